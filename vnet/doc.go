@@ -1,0 +1,32 @@
+// Package vnet is the vocabulary of the dataplane: the virtio-net header that
+// precedes every frame, the frame, a batch of frames, the limits of an egress,
+// the reasons for which a frame may be dropped, and the one check and the one
+// parse of untrusted bytes.
+//
+// It opens nothing and imports only the standard library, so everything else
+// may import it.
+//
+// # Units
+//
+// Lengths are bytes and ints. Offsets count from the first byte of the Ethernet
+// header, never from the virtio-net header. A frame's length includes its VLAN
+// tags and excludes the virtio-net header.
+//
+// # Ownership
+//
+// A Frame borrows Head and Body from the queue that filled its Batch, until that
+// queue's next ReadBatch. A cut or completed Frame borrows its Head from the
+// Batch that holds it, until that batch's Reset, and its Body from the frame
+// that it was cut from. Nobody writes to a received frame: a flooded frame is
+// shared by all its egresses.
+//
+// # Concurrency
+//
+// Nothing here is safe for concurrent use; a Batch has one owner.
+//
+// # Trust
+//
+// A Header and the bytes behind it are hostile until Frame.Check accepted them;
+// protocol headers are hostile until Parse accepted them. Code behind the two
+// indexes freely.
+package vnet
