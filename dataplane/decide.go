@@ -1,0 +1,173 @@
+package dataplane
+
+import (
+	"sluice/offload"
+	"sluice/vnet"
+)
+
+// Oversize is what becomes of a super-packet that its egress does not take.
+type Oversize uint8
+
+// Oversize policies.
+const (
+	OversizeResegment Oversize = iota // cut into the fewest chunks that fit
+	OversizeSegment                   // cut into segments with full checksums, as kernels before 7.4 do
+	OversizePass                      // hand it to the kernel whole, up to the greatest write
+)
+
+var oversizeNames = [...]string{"resegment", "segment", "pass"}
+
+func (o Oversize) String() string { return oversizeNames[o] }
+
+// ParseOversize is the inverse of String.
+func ParseOversize(s string) (Oversize, bool) {
+	for i, n := range oversizeNames {
+		if n == s {
+			return Oversize(i), true
+		}
+	}
+	return 0, false
+}
+
+// outcome is what becomes of a frame at one egress.
+type outcome uint8
+
+const (
+	pass      outcome = iota // as it is
+	complete                 // its checksum completed
+	reform                   // its BIG TCP form changed
+	resegment                // as chunks
+	segment                  // as segments
+	drop
+)
+
+// decision is an outcome and what it takes to carry it out.
+type decision struct {
+	outcome outcome
+	drop    vnet.Drop // why, with outcome drop
+	max     int       // longest chunk, with outcome resegment
+}
+
+func dropped(d vnet.Drop) decision { return decision{outcome: drop, drop: d} }
+
+// subject is a checked frame and what is known of it. Its protocol headers are
+// parsed when the first egress asks, and not again.
+type subject struct {
+	frame  *vnet.Frame
+	l2     vnet.L2
+	len    int
+	parsed bool
+	fault  vnet.Drop   // what Parse said; valid when parsed
+	packet vnet.Packet // valid when parsed and fault is Keep
+}
+
+// parse reads the protocol headers, once.
+func (s *subject) parse() vnet.Drop {
+	if !s.parsed {
+		s.fault = vnet.Parse(s.frame, &s.l2, &s.packet)
+		s.parsed = true
+	}
+	return s.fault
+}
+
+// minHeaders is what IPv4 and UDP headers take at least.
+const minHeaders = vnet.IPv4Len + vnet.UDPLen
+
+// decide says what becomes of s, which came from a port whose MTU is fromMTU, at an
+// egress with limits lim and policy o. It changes nothing but what s remembers of
+// its parse. Protocol headers are read only where the frame has to be cut, where
+// its segments may be above the MTU, and where the form of an IPv6 frame above
+// 64 KiB matters.
+func decide(s *subject, fromMTU int, lim *vnet.Limits, o Oversize) decision {
+	h := &s.frame.Hdr
+	if h.GSO == vnet.GSONone {
+		switch {
+		case s.len-s.l2.Len > lim.MTU:
+			return dropped(vnet.DropOverMTU)
+		case h.Flags&vnet.NeedsCsum != 0 && (!lim.Csum || h.CsumOffset == vnet.SCTPCsumOffset):
+			// The header cannot say CRC32c: whoever completed the frame behind
+			// the egress would put an Internet checksum into it.
+			return decision{outcome: complete}
+		}
+		return decision{}
+	}
+
+	size := int(h.GSOSize)
+	if lim.MTU < fromMTU || size+minHeaders > lim.MTU {
+		if d := s.parse(); d != vnet.Keep {
+			return dropped(d)
+		}
+		if segmentLen(s) > lim.MTU {
+			return dropped(vnet.DropOverMTU)
+		}
+	}
+	if !lim.Takes(h.GSO) {
+		return cut(s, decision{outcome: segment})
+	}
+
+	limit := lim.MaxSuper(&s.l2, h.GSO)
+	over := s.len > limit
+	// A bound first: the exact count needs the length of the headers.
+	if !over && s.len/size >= lim.GSOMaxSegs {
+		if d := s.parse(); d != vnet.Keep {
+			return dropped(d)
+		}
+		over = (s.len-s.packet.Payload+size-1)/size > lim.GSOMaxSegs
+	}
+	if !over {
+		return decideForm(s, lim, limit)
+	}
+	switch {
+	case o == OversizeSegment:
+		return cut(s, decision{outcome: segment})
+	case o == OversizePass && s.len <= lim.MaxWrite:
+		return decision{}
+	}
+	return cut(s, decision{outcome: resegment, max: limit})
+}
+
+// decideForm decides on a super-packet that is short enough. An IPv6 packet whose
+// payload_len cannot hold its length must be in the egress's BIG TCP form.
+func decideForm(s *subject, lim *vnet.Limits, limit int) decision {
+	const maxPayloadLen = 65535
+	if s.l2.EtherType != vnet.EtherTypeIPv6 || s.len-s.l2.Len-vnet.IPv6Len <= maxPayloadLen {
+		return decision{}
+	}
+	if d := s.parse(); d != vnet.Keep {
+		return dropped(d)
+	}
+	form := offload.BigForm(s.frame, &s.packet)
+	switch {
+	case form == lim.IPv6Form:
+		return decision{}
+	case lim.IPv6Form == vnet.FormHBH && s.len+vnet.JumboHBHLen > limit:
+		return cut(s, decision{outcome: resegment, max: limit})
+	}
+	return decision{outcome: reform}
+}
+
+// cut finishes a decision to cut s. Where a chunk has no room for two segments, the
+// frame leaves as segments.
+func cut(s *subject, d decision) decision {
+	if fault := s.parse(); fault != vnet.Keep {
+		return dropped(fault)
+	}
+	size := int(s.frame.Hdr.GSOSize)
+	if d.outcome == resegment && s.packet.Payload+2*size > d.max {
+		d = decision{outcome: segment}
+	}
+	if d.outcome == segment && (s.len-s.packet.Payload+size-1)/size > vnet.MaxSegments {
+		return dropped(vnet.DropTooManySegments)
+	}
+	return d
+}
+
+// segmentLen is the length of the longest segment of s, from the IP header on. A
+// jumbo option is not part of it.
+func segmentLen(s *subject) int {
+	n := s.packet.Payload - s.packet.L3 + min(int(s.frame.Hdr.GSOSize), s.len-s.packet.Payload)
+	if s.packet.Jumbo {
+		n -= vnet.JumboHBHLen
+	}
+	return n
+}

@@ -1,0 +1,298 @@
+package dataplane
+
+import (
+	"time"
+
+	"sluice/offload"
+	"sluice/vnet"
+)
+
+const (
+	// fullWait is the one wait per batch that a port without room gets: long enough
+	// for a receiver's softirq, too short to be felt by other ports.
+	fullWait = 200 * time.Microsecond
+	// latchAfter is how many well-formed frames of one GSO type in a row a port's
+	// kernel must refuse before the type is kept from it. Linux 6.6.44 refuses
+	// some of them: those alone are cut.
+	latchAfter = 3
+)
+
+// egress is one worker's way into a port: its transmit half, and the frames that
+// wait to be written. view is nil where there is no port.
+type egress struct {
+	view     *view
+	tx       Transmitter
+	counters *txCounters
+	tally    txTally
+	batch    *vnet.Batch
+	bytes    int  // in batch
+	touched  bool // by the worker's current batch
+	waited   bool // the wait of the worker's current batch is spent
+	full     bool // the last write found no room
+	strikes  [numGSOKinds]uint8
+	struck   bool // some strikes are not 0
+}
+
+// adopt makes e the worker's way into v.
+func (e *egress) adopt(v *view, slot int) {
+	if e.view == nil || e.view.port != v.port {
+		*e = egress{
+			counters: v.port.txCounters(slot),
+			batch:    vnet.NewBatch(batchFrames, batchScratch, batchPieces),
+		}
+	}
+	was := e.view
+	e.view = v
+	switch {
+	case len(v.queues) == 0:
+		e.tx = nil
+	case was == nil || len(was.queues) == 0 || was.queues[0] != v.queues[0]:
+		e.tx = v.queues[slot%len(v.queues)].Transmitter()
+		e.full, e.struck = false, false
+		e.strikes = [numGSOKinds]uint8{}
+	}
+}
+
+// room empties e's batch if one more remade frame might not fit, and returns it.
+func (w *worker) room(e *egress, f *vnet.Frame) *vnet.Batch {
+	if !e.batch.Room(vnet.MaxHeaders, len(f.Body)+2) {
+		w.flush(e)
+	}
+	return e.batch
+}
+
+// remade accounts for a frame that was completed or reformed into e's batch, or
+// for why it was not.
+func (w *worker) remade(e *egress, s *subject, d vnet.Drop) bool {
+	if d != vnet.Keep {
+		w.reject(e, d)
+		return false
+	}
+	e.bytes += s.len
+	return true
+}
+
+// reject drops a frame that was offered to e. What is wrong with the frame itself
+// is its ingress's drop, as if it had never been offered.
+func (w *worker) reject(e *egress, d vnet.Drop) {
+	if d.Ingress() {
+		e.tally.offered--
+		w.tally.drops[d]++
+		return
+	}
+	e.tally.drops[d]++
+}
+
+// cut cuts a frame into e's batch, which is written as often as it gets full.
+func (w *worker) cut(e *egress, s *subject, d decision) {
+	lim := &e.view.limits
+	var fault vnet.Drop
+	if d.outcome == resegment {
+		fault = w.seg.Resegment(s.frame, &s.packet, d.max, lim.GSOMaxSegs, lim.IPv6Form)
+	} else {
+		fault = w.seg.Segment(s.frame, &s.packet)
+	}
+	if fault != vnet.Keep {
+		w.reject(e, fault)
+		return
+	}
+	pieces := 0
+	for more := true; more; {
+		before := len(e.batch.Frames)
+		more = w.seg.Fill(e.batch)
+		pieces += len(e.batch.Frames) - before
+		if more {
+			w.flush(e)
+		}
+	}
+	e.bytes += s.len
+	e.countCut(d.outcome, pieces)
+}
+
+func (e *egress) countCut(o outcome, pieces int) {
+	if o == resegment {
+		e.tally.resegmented++
+		e.tally.chunks += uint64(pieces)
+	} else {
+		e.tally.segmented++
+		e.tally.segments += uint64(pieces)
+	}
+}
+
+// flush writes e's batch and empties it.
+func (w *worker) flush(e *egress) {
+	w.write(e, e.batch.Frames, 0)
+	e.batch.Reset()
+	e.bytes = 0
+}
+
+// write writes frames to e. Each of them leaves, is cut smaller and leaves, or is
+// counted as a drop. depth counts how often they were cut for being refused.
+func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
+	for len(frames) > 0 {
+		if e.tx == nil {
+			e.dropAll(frames, vnet.DropPortDown)
+			return
+		}
+		sent, r, err := e.tx.WriteBatch(frames)
+		e.sent(frames[:sent])
+		frames = frames[sent:]
+		if len(frames) == 0 {
+			return
+		}
+		switch r {
+		case vnet.Full:
+			if !e.full && !e.waited {
+				e.waited = true
+				e.tx.WaitRoom(fullWait)
+				continue
+			}
+			e.full = true
+			e.dropAll(frames, vnet.DropFull)
+			return
+		case vnet.Down, vnet.Gone:
+			e.view.port.lose(err)
+			e.dropAll(frames, vnet.DropPortDown)
+			return
+		}
+		w.refused(e, &frames[0], r, err, depth)
+		frames = frames[1:]
+	}
+}
+
+// sent counts frames that were written.
+func (e *egress) sent(frames []vnet.Frame) {
+	if len(frames) == 0 {
+		return
+	}
+	e.full = false
+	e.tally.frames += uint64(len(frames))
+	for i := range frames {
+		n := frames[i].Len()
+		e.tally.bytes += uint64(n)
+		e.tally.maxFrame = max(e.tally.maxFrame, n)
+		if e.struck && frames[i].Hdr.GSO != vnet.GSONone {
+			e.strikes[kindOf(frames[i].Hdr.GSO)] = 0
+		}
+	}
+}
+
+func (e *egress) dropAll(frames []vnet.Frame, d vnet.Drop) {
+	e.tally.drops[d] += uint64(len(frames))
+}
+
+// rescue is what it takes to cut a refused frame while other batches are in use.
+type rescue struct {
+	seg   offload.Segmenter
+	batch *vnet.Batch
+}
+
+// rescueAt is the rescue for one depth. A depth's first use allocates.
+func (w *worker) rescueAt(depth int) *rescue {
+	for len(w.rescues) <= depth {
+		w.rescues = append(w.rescues, &rescue{batch: vnet.NewBatch(batchFrames, batchScratch, batchPieces)})
+	}
+	w.rescues[depth].batch.Reset()
+	return w.rescues[depth]
+}
+
+// refused deals with one frame that the kernel did not take: it is cut smaller, or
+// made plainer, and written again, or it is a drop. The recursion through write
+// ends, since a frame above 64 KiB is halved each time and a segment is not cut.
+func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, depth int) {
+	n := f.Len()
+	gso := f.Hdr.GSO != vnet.GSONone
+	var l2 vnet.L2
+	var p vnet.Packet
+	if gso && r != vnet.Failed {
+		fault := f.Check(&l2)
+		if fault == vnet.Keep {
+			fault = vnet.Parse(f, &l2, &p)
+		}
+		if fault != vnet.Keep {
+			w.reject(e, fault)
+			return
+		}
+	}
+	const whole = vnet.LegacyGSOMaxSize
+	switch {
+	case r == vnet.Failed:
+		w.sw.tell(Event{Port: e.view.port, Kind: EventFailed, Err: err})
+		e.tally.drops[vnet.DropIOError]++
+	case r == vnet.NoMemory && gso && n > whole:
+		e.tally.retried++
+		half := p.Payload + (n-p.Payload+1)/2 + int(f.Hdr.GSOSize)
+		w.recut(e, f, &p, min(half, n-1), depth)
+	case r == vnet.NoMemory:
+		e.tally.drops[vnet.DropNoMemory]++
+	case r == vnet.TooBig && gso && n > whole:
+		learnt := max(n/2, whole-1)
+		e.view.port.learnMaxWrite(learnt)
+		w.recut(e, f, &p, learnt, depth)
+	case r == vnet.TooBig && gso:
+		e.tally.drops[vnet.DropTooBig]++
+	case r == vnet.TooBig:
+		e.tally.drops[vnet.DropOverMTU]++
+	case gso:
+		w.strike(e, f.Hdr.GSO)
+		w.recut(e, f, &p, 0, depth)
+	case f.Hdr.Flags&vnet.NeedsCsum != 0:
+		w.recomplete(e, f, depth)
+	default:
+		e.tally.drops[vnet.DropRefused]++
+	}
+}
+
+// recut cuts a refused super-packet into chunks of at most max bytes, or into
+// segments where they have no room for two, and writes them.
+func (w *worker) recut(e *egress, f *vnet.Frame, p *vnet.Packet, max, depth int) {
+	rescue := w.rescueAt(depth)
+	o := resegment
+	var fault vnet.Drop
+	if max < p.Payload+2*int(f.Hdr.GSOSize) {
+		o = segment
+		fault = rescue.seg.Segment(f, p)
+	} else {
+		fault = rescue.seg.Resegment(f, p, max, e.view.limits.GSOMaxSegs, e.view.limits.IPv6Form)
+	}
+	if fault != vnet.Keep {
+		w.reject(e, fault)
+		return
+	}
+	pieces := 0
+	for more := true; more; {
+		rescue.batch.Reset()
+		more = rescue.seg.Fill(rescue.batch)
+		pieces += len(rescue.batch.Frames)
+		w.write(e, rescue.batch.Frames, depth+1)
+	}
+	e.countCut(o, pieces)
+}
+
+// recomplete writes a refused frame again with its checksum completed.
+func (w *worker) recomplete(e *egress, f *vnet.Frame, depth int) {
+	rescue := w.rescueAt(depth)
+	var l2 vnet.L2
+	fault := f.Check(&l2)
+	if fault == vnet.Keep {
+		fault = offload.Complete(rescue.batch, f, &l2)
+	}
+	if fault != vnet.Keep {
+		w.reject(e, fault)
+		return
+	}
+	e.tally.csumCompleted++
+	w.write(e, rescue.batch.Frames, depth+1)
+}
+
+// strike counts a refusal of GSO type g, and latches the port off it when nothing
+// else comes.
+func (w *worker) strike(e *egress, g vnet.GSO) {
+	k := kindOf(g)
+	e.strikes[k]++
+	e.struck = true
+	if e.strikes[k] == latchAfter {
+		e.strikes[k] = 0
+		e.view.port.latchOff(g)
+	}
+}

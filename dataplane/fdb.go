@@ -1,0 +1,139 @@
+package dataplane
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"sluice/vnet"
+)
+
+// PortID is a port's index in its switch. IDs are used again after a port was
+// removed.
+type PortID uint16
+
+// Tick is a coarse clock: seconds since the switch began.
+type Tick uint32
+
+const (
+	// ageing is how long an address is remembered without being heard of: the
+	// recommended value of IEEE 802.1Q, table 8-6, and a Linux bridge's default.
+	ageing Tick = 300
+	// refresh is how old an entry gets before learning writes it again. It keeps
+	// the steady state free of writes to shared memory.
+	refresh Tick = 10
+
+	bucketWays = 8
+	fdbBuckets = 1024 // 8192 addresses in all
+)
+
+// FDB is the forwarding database: which port an address was last heard on, by
+// VLAN. It is a set-associative table of fixed size. Lookups and the learning of
+// what is known take no lock. A bucket that is full of fresh entries learns no
+// more: a sender of random addresses floods its own frames and moves nobody else's.
+type FDB struct {
+	seed    uint64
+	buckets [fdbBuckets]bucket
+	mu      sync.Mutex // serialises writers
+}
+
+// bucket is two cache lines. A key is changed only through 0, so that a reader who
+// finds the same key before and after its value has the value of that key.
+type bucket struct {
+	keys [bucketWays]atomic.Uint64
+	vals [bucketWays]atomic.Uint64 // tick<<16 | port
+}
+
+func newFDB() *FDB { return &FDB{seed: rand.Uint64() | 1} }
+
+// fdbKey is never 0.
+func fdbKey(vid uint16, mac vnet.MAC) uint64 { return 1<<63 | uint64(vid)<<48 | uint64(mac) }
+
+func (t *FDB) bucket(key uint64) *bucket {
+	const shift = 64 - 10
+	return &t.buckets[key*t.seed>>shift%fdbBuckets]
+}
+
+// Lookup finds the port behind which mac is, if it was heard within the ageing
+// time.
+func (t *FDB) Lookup(vid uint16, mac vnet.MAC, now Tick) (PortID, bool) {
+	key := fdbKey(vid, mac)
+	b := t.bucket(key)
+	for i := range b.keys {
+		if b.keys[i].Load() == key {
+			v := b.vals[i].Load()
+			if b.keys[i].Load() != key || now-Tick(v>>16) > ageing {
+				return 0, false
+			}
+			return PortID(v), true
+		}
+	}
+	return 0, false
+}
+
+// Learn notes that mac was heard on p. In the steady state it only reads.
+func (t *FDB) Learn(vid uint16, mac vnet.MAC, p PortID, now Tick) {
+	key := fdbKey(vid, mac)
+	b := t.bucket(key)
+	for i := range b.keys {
+		if b.keys[i].Load() == key {
+			v := b.vals[i].Load()
+			if PortID(v) == p && now-Tick(v>>16) < refresh {
+				return
+			}
+			break
+		}
+	}
+	t.learnSlow(b, key, p, now)
+}
+
+// learnSlow takes in a new, a moved or an old entry.
+func (t *FDB) learnSlow(b *bucket, key uint64, p PortID, now Tick) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	val := uint64(now)<<16 | uint64(p)
+	free := -1
+	for i := range b.keys {
+		switch k := b.keys[i].Load(); {
+		case k == key:
+			b.vals[i].Store(val)
+			return
+		case free < 0 && (k == 0 || now-Tick(b.vals[i].Load()>>16) > ageing):
+			free = i
+		}
+	}
+	if free < 0 {
+		return
+	}
+	b.keys[free].Store(0)
+	b.vals[free].Store(val)
+	b.keys[free].Store(key)
+}
+
+// Forget removes every address behind p.
+func (t *FDB) Forget(p PortID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.buckets {
+		b := &t.buckets[i]
+		for j := range b.keys {
+			if b.keys[j].Load() != 0 && PortID(b.vals[j].Load()) == p {
+				b.keys[j].Store(0)
+			}
+		}
+	}
+}
+
+// Len counts the addresses that are remembered, aged ones included until their
+// place is taken.
+func (t *FDB) Len() int {
+	n := 0
+	for i := range t.buckets {
+		for j := range t.buckets[i].keys {
+			if t.buckets[i].keys[j].Load() != 0 {
+				n++
+			}
+		}
+	}
+	return n
+}

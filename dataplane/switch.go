@@ -1,0 +1,409 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/vnet"
+)
+
+// PortConfig is what does not change in a port's life.
+type PortConfig struct {
+	Name     string
+	Oversize Oversize
+}
+
+// Port is identity, counters, forwarding entries and limits. It outlives the
+// queues under it: a device may go and come back.
+type Port struct {
+	sw     *Switch
+	id     PortID
+	config PortConfig
+
+	lost atomic.Bool // an event told that the device is down or gone
+
+	// What follows is guarded by sw.mu.
+
+	limits   vnet.Limits // as given to SetLimits or Attach
+	maxWrite int         // learnt from refusals since Attach; 0 when nothing was
+	latches  [numGSOKinds]latch
+	up       bool
+	queues   []Queue
+	workers  []*worker
+	rx       []*rxCounters // by queue index
+	tx       []*txCounters // by worker slot
+}
+
+// gsoKind numbers the GSO types that an egress may be latched off.
+type gsoKind uint8
+
+const (
+	kindTCPv4 gsoKind = iota
+	kindTCPv6
+	kindUDPL4
+	numGSOKinds
+)
+
+// kindOf is the kind of a GSO type that Header.Check accepts.
+func kindOf(g vnet.GSO) gsoKind {
+	switch g.Type() {
+	case vnet.GSOTCPv4:
+		return kindTCPv4
+	case vnet.GSOTCPv6:
+		return kindTCPv6
+	}
+	return kindUDPL4
+}
+
+// latch keeps a GSO type from a port whose kernel refuses it.
+type latch struct {
+	until Tick // exclusive; 0 when not latched
+	told  bool
+}
+
+// latchTime is how long a port stays latched off a GSO type before it is tried
+// again.
+const latchTime Tick = 60
+
+// EventKind is what a worker has to tell.
+type EventKind uint8
+
+// Events.
+const (
+	EventLost    EventKind = iota // the port's device is down or gone
+	EventLatched                  // the kernel refuses a GSO type; told once per port and type
+	EventLearnt                   // the port takes shorter writes than its limits say
+	EventFailed                   // a write failed with an errno that means nothing known
+)
+
+// Event is something a worker noticed that wants an operator's or a supervisor's
+// eye. Events are few: no frame can cause one per frame.
+type Event struct {
+	Port *Port
+	Kind EventKind
+	GSO  vnet.GSO // EventLatched
+	Size int      // EventLearnt: the greatest write
+	Err  error    // EventLost, EventFailed
+}
+
+// view is what workers know of a port. It is immutable.
+type view struct {
+	port     *Port
+	limits   vnet.Limits
+	oversize Oversize
+	up       bool
+	queues   []Queue
+}
+
+// snapshot is what workers share. It is immutable.
+type snapshot struct {
+	views []*view // by PortID; nil where there is no port
+}
+
+// Switch forwards frames between ports.
+type Switch struct {
+	fdb    *FDB
+	snap   atomic.Pointer[snapshot]
+	tick   atomic.Uint32
+	began  time.Time
+	events chan Event
+
+	mu    sync.Mutex
+	ports []*Port // guarded by mu; by PortID
+	slots []bool  // guarded by mu; worker slots in use
+}
+
+// New makes a switch without ports.
+func New() *Switch {
+	const pending = 64 // events; more are lost, since nobody is reading
+	s := &Switch{fdb: newFDB(), began: time.Now(), events: make(chan Event, pending)}
+	s.snap.Store(&snapshot{})
+	return s
+}
+
+// Events are what workers have to tell. Events that nobody reads in time are lost.
+func (s *Switch) Events() <-chan Event { return s.events }
+
+func (s *Switch) tell(e Event) {
+	select {
+	case s.events <- e:
+	default:
+	}
+}
+
+// Ports are the switch's ports in the order of their IDs.
+func (s *Switch) Ports() []*Port {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.ports), func(p *Port) bool { return p == nil })
+}
+
+// AddPort adds a port without queues, which is down.
+func (s *Switch) AddPort(c PortConfig) (*Port, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := -1
+	for i, p := range s.ports {
+		switch {
+		case p == nil && id < 0:
+			id = i
+		case p != nil && p.config.Name == c.Name:
+			return nil, fmt.Errorf("add port %s: a port of this name exists", c.Name)
+		}
+	}
+	if id < 0 {
+		id = len(s.ports)
+		s.ports = append(s.ports, nil)
+	}
+	if id > int(^PortID(0)) {
+		return nil, fmt.Errorf("add port %s: %d ports are the most", c.Name, int(^PortID(0))+1)
+	}
+	p := &Port{sw: s, id: PortID(id), config: c}
+	s.ports[id] = p
+	s.publish()
+	return p, nil
+}
+
+// Remove detaches the port and takes it out of the switch.
+func (p *Port) Remove() {
+	p.Detach()
+	s := p.sw
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ports[p.id] == p {
+		s.ports[p.id] = nil
+		s.publish()
+	}
+}
+
+// publish makes a new snapshot of the ports. The caller holds mu.
+func (s *Switch) publish() {
+	snap := &snapshot{views: make([]*view, len(s.ports))}
+	now := Tick(s.tick.Load())
+	for i, p := range s.ports {
+		if p == nil {
+			continue
+		}
+		v := &view{port: p, limits: p.limits, oversize: p.config.Oversize, up: p.up && len(p.queues) > 0, queues: p.queues}
+		if p.maxWrite > 0 {
+			v.limits.MaxWrite = min(v.limits.MaxWrite, p.maxWrite)
+		}
+		off := func(k gsoKind) bool { return p.latches[k].until > now }
+		v.limits.TSO4 = v.limits.TSO4 && !off(kindTCPv4)
+		v.limits.TSO6 = v.limits.TSO6 && !off(kindTCPv6)
+		v.limits.USO = v.limits.USO && !off(kindUDPL4)
+		snap.views[i] = v
+	}
+	s.snap.Store(snap)
+}
+
+// Attach puts queues under the port, brings it up if up is set, and starts one
+// worker for each queue. The port must have none. Queues stay the caller's to
+// close, after Detach.
+func (p *Port) Attach(queues []Queue, l vnet.Limits, up bool) error {
+	s := p.sw
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ports[p.id] != p:
+		return fmt.Errorf("attach port %s: it was removed", p.config.Name)
+	case len(p.queues) > 0:
+		return fmt.Errorf("attach port %s: it is attached", p.config.Name)
+	case len(queues) == 0:
+		return errors.New("attach port " + p.config.Name + ": no queues")
+	}
+	p.queues, p.limits, p.up = slices.Clone(queues), l, up
+	p.maxWrite = 0
+	p.lost.Store(false)
+	s.publish()
+	for i, q := range p.queues {
+		if i == len(p.rx) {
+			p.rx = append(p.rx, new(rxCounters))
+		}
+		w := newWorker(s, p, q, p.rx[i], s.takeSlot())
+		p.workers = append(p.workers, w)
+		go w.run()
+	}
+	return nil
+}
+
+// takeSlot finds a worker slot that nobody uses. The caller holds mu.
+func (s *Switch) takeSlot() int {
+	i := slices.Index(s.slots, false)
+	if i < 0 {
+		i = len(s.slots)
+		s.slots = append(s.slots, false)
+	}
+	s.slots[i] = true
+	return i
+}
+
+// Detach takes the queues from under the port and forgets the addresses behind it.
+// When it returns, no worker uses them. It does nothing to a port without queues.
+func (p *Port) Detach() {
+	s := p.sw
+	s.mu.Lock()
+	workers := p.workers
+	p.queues, p.workers, p.up = nil, nil, false
+	s.publish()
+	others := s.workersLocked()
+	s.mu.Unlock()
+
+	for _, w := range workers {
+		w.stop()
+	}
+	for _, w := range others {
+		w.quiesce()
+	}
+	s.fdb.Forget(p.id)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range workers {
+		s.slots[w.slot] = false
+	}
+}
+
+func (s *Switch) workersLocked() []*worker {
+	var all []*worker
+	for _, p := range s.ports {
+		if p != nil {
+			all = append(all, p.workers...)
+		}
+	}
+	return all
+}
+
+// SetLimits changes what the port takes, from each worker's next batch on.
+func (p *Port) SetLimits(l vnet.Limits) {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	if p.limits != l {
+		p.limits = l
+		p.sw.publish()
+	}
+}
+
+// SetUp brings the port up or down. A port that is down is sent nothing, and the
+// addresses behind it are forgotten.
+func (p *Port) SetUp(up bool) {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	p.lost.Store(false)
+	if p.up == up {
+		return
+	}
+	p.up = up
+	p.sw.publish()
+	if !up {
+		p.sw.fdb.Forget(p.id)
+	}
+}
+
+// Name is the port's name.
+func (p *Port) Name() string { return p.config.Name }
+
+// Up reports whether the port has queues and its device is up.
+func (p *Port) Up() bool { return p.sw.snap.Load().views[p.id].up }
+
+// Limits are what the port takes now, refusals of its kernel included.
+func (p *Port) Limits() vnet.Limits { return p.sw.snap.Load().views[p.id].limits }
+
+// Stats are the port's counters.
+func (p *Port) Stats() Stats {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	var s Stats
+	for _, c := range p.rx {
+		s.addRx(c)
+	}
+	for _, c := range p.tx {
+		if c != nil {
+			s.addTx(c)
+		}
+	}
+	return s
+}
+
+// Tick tells the switch the time. It wants to be called about once a second:
+// forwarding entries age by it, and latches end.
+func (s *Switch) Tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := Tick(time.Since(s.began) / time.Second)
+	s.tick.Store(uint32(now))
+	ended := false
+	for _, p := range s.ports {
+		if p == nil {
+			continue
+		}
+		for k := range p.latches {
+			if l := &p.latches[k]; l.until > 0 && l.until <= now {
+				l.until = 0
+				ended = true
+			}
+		}
+	}
+	if ended {
+		s.publish()
+	}
+}
+
+// Close removes every port.
+func (s *Switch) Close() {
+	for _, p := range s.Ports() {
+		p.Remove()
+	}
+}
+
+// latchOff keeps a GSO type from the port for latchTime.
+func (p *Port) latchOff(g vnet.GSO) {
+	s := p.sw
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &p.latches[kindOf(g)]
+	l.until = Tick(s.tick.Load()) + latchTime
+	s.publish()
+	if !l.told {
+		l.told = true
+		s.tell(Event{Port: p, Kind: EventLatched, GSO: g.Type()})
+	}
+}
+
+// learnMaxWrite lowers the port's greatest write to n.
+func (p *Port) learnMaxWrite(n int) {
+	s := p.sw
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.maxWrite != 0 && p.maxWrite <= n {
+		return
+	}
+	p.maxWrite = n
+	s.publish()
+	s.tell(Event{Port: p, Kind: EventLearnt, Size: n})
+}
+
+// lose tells, once until the port is set up or attached again, that its device is
+// down or gone.
+func (p *Port) lose(err error) {
+	if !p.lost.Swap(true) {
+		p.sw.tell(Event{Port: p, Kind: EventLost, Err: err})
+	}
+}
+
+// txCounters are those of the worker in slot.
+func (p *Port) txCounters(slot int) *txCounters {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	for len(p.tx) <= slot {
+		p.tx = append(p.tx, nil)
+	}
+	if p.tx[slot] == nil {
+		p.tx[slot] = new(txCounters)
+	}
+	return p.tx[slot]
+}

@@ -1,0 +1,244 @@
+package dataplane
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"sluice/offload"
+	"sluice/vnet"
+)
+
+const (
+	// batchFrames bounds a receive batch and the batch of an egress: what one
+	// sendmmsg moves.
+	batchFrames = 64
+	// batchBytes is how much an egress's batch holds before it is written: about
+	// one greatest frame, so that the first is on its way while the next is read.
+	batchBytes = 512 << 10
+	// batchScratch holds the made headers of an egress's batch: batchFrames of
+	// what TCP over IPv6 with two tags, options and a jumbo header takes, and one
+	// of vnet.MaxHeaders.
+	batchScratch = batchFrames*160 + vnet.MaxHeaders
+	// batchPieces bounds the payload pieces of an egress's batch.
+	batchPieces = 4 * batchFrames
+	// parkTime is how long a worker without traffic sleeps at a time. Wake ends it.
+	parkTime = time.Minute
+)
+
+// worker owns one receive queue, and a transmit half of every port.
+type worker struct {
+	sw   *Switch
+	in   *Port
+	q    Queue
+	slot int
+
+	stopping atomic.Bool
+	done     chan struct{}
+	// turns is even while the worker is parked in ReadBatch and odd while it works
+	// on a batch.
+	turns atomic.Uint64
+
+	snap     *snapshot // that egresses were made for
+	egresses []egress  // by PortID
+	touched  []PortID  // egresses that this batch wrote to
+	rx       *vnet.Batch
+	tally    rxTally
+	counters *rxCounters
+	now      Tick
+	subject  subject
+	seg      offload.Segmenter
+	rescues  []*rescue // by depth; see refused
+}
+
+func newWorker(s *Switch, in *Port, q Queue, c *rxCounters, slot int) *worker {
+	return &worker{
+		sw: s, in: in, q: q, slot: slot, counters: c,
+		done: make(chan struct{}),
+		rx:   vnet.NewBatch(batchFrames, 0, 0),
+	}
+}
+
+// run moves batches until it is told to stop or the queue is of no use any more.
+func (w *worker) run() {
+	runtime.LockOSThread() // a worker's system calls are long: keep its thread warm
+	defer runtime.UnlockOSThread()
+	defer close(w.done)
+	for !w.stopping.Load() {
+		err := w.q.ReadBatch(w.rx, parkTime)
+		w.batch()
+		if err != nil {
+			w.in.lose(err)
+			if !errors.Is(err, vnet.ErrDown) {
+				return
+			}
+		}
+	}
+}
+
+// stop ends the worker and waits until it has ended.
+func (w *worker) stop() {
+	w.stopping.Store(true)
+	w.q.Wake()
+	<-w.done
+}
+
+// quiesce returns when the worker has passed a batch boundary or is parked. What
+// was taken out of the snapshot before is then unknown to it.
+func (w *worker) quiesce() {
+	const poll = 50 * time.Microsecond
+	for was := w.turns.Load(); was%2 == 1 && w.turns.Load() == was; {
+		time.Sleep(poll)
+	}
+}
+
+// batch forwards what was read, and publishes the counters.
+func (w *worker) batch() {
+	w.turns.Add(1)
+	if s := w.sw.snap.Load(); s != w.snap {
+		w.adopt(s)
+	}
+	w.now = Tick(w.sw.tick.Load())
+	for i := range w.rx.Frames {
+		w.forward(&w.rx.Frames[i])
+	}
+	for d, n := range w.rx.Discarded {
+		w.tally.frames += uint64(n)
+		w.tally.drops[d] += uint64(n)
+	}
+	for _, id := range w.touched {
+		e := &w.egresses[id]
+		w.flush(e)
+		e.counters.publish(&e.tally)
+		e.touched, e.waited = false, false
+	}
+	w.touched = w.touched[:0]
+	w.counters.publish(&w.tally)
+	w.turns.Add(1)
+}
+
+// adopt makes the worker's egresses those of a new snapshot. Transmit halves are
+// kept where the port's queues are the same.
+func (w *worker) adopt(s *snapshot) {
+	for len(w.egresses) < len(s.views) {
+		w.egresses = append(w.egresses, egress{})
+	}
+	for i := range w.egresses {
+		e := &w.egresses[i]
+		if i >= len(s.views) || s.views[i] == nil {
+			*e = egress{}
+			continue
+		}
+		e.adopt(s.views[i], w.slot)
+	}
+	if cap(w.touched) < len(w.egresses) {
+		w.touched = make([]PortID, 0, len(w.egresses))
+	}
+	w.snap = s
+}
+
+// forward does everything with one frame but the writing.
+func (w *worker) forward(f *vnet.Frame) {
+	s := &w.subject
+	s.frame, s.len, s.parsed = f, f.Len(), false
+	w.tally.frames++
+	w.tally.bytes += uint64(s.len)
+	w.tally.maxFrame = max(w.tally.maxFrame, s.len)
+	d := f.Check(&s.l2)
+	switch {
+	case d != vnet.Keep:
+	case s.l2.Src.Group() || s.l2.Src == 0:
+		d = vnet.DropBadSource
+	case s.l2.Dst.Reserved():
+		d = vnet.DropReservedMulticast
+	}
+	if d != vnet.Keep {
+		w.tally.drops[d]++
+		return
+	}
+	vid := s.l2.VID()
+	w.sw.fdb.Learn(vid, s.l2.Src, w.in.id, w.now)
+	if !s.l2.Dst.Group() {
+		if id, ok := w.sw.fdb.Lookup(vid, s.l2.Dst, w.now); ok {
+			w.unicast(s, id)
+			return
+		}
+	}
+	w.flood(s)
+}
+
+func (w *worker) unicast(s *subject, id PortID) {
+	switch {
+	case id == w.in.id:
+		w.tally.drops[vnet.DropSamePort]++
+	case int(id) >= len(w.egresses) || w.egresses[id].view == nil:
+		w.flood(s) // the port has just been removed
+	default:
+		w.offer(&w.egresses[id], s)
+	}
+}
+
+// flood offers the frame to every other port that is up.
+func (w *worker) flood(s *subject) {
+	copies := 0
+	for i := range w.egresses {
+		e := &w.egresses[i]
+		if e.view == nil || !e.view.up || PortID(i) == w.in.id {
+			continue
+		}
+		w.offer(e, s)
+		copies++
+	}
+	if copies == 0 {
+		w.tally.drops[vnet.DropNoEgress]++
+		return
+	}
+	w.tally.copies += uint64(copies - 1)
+}
+
+// fromMTU is the MTU of the port that frames come from.
+func (w *worker) fromMTU() int { return w.egresses[w.in.id].view.limits.MTU }
+
+// touch notes that this batch writes to e.
+func (w *worker) touch(e *egress) {
+	if !e.touched {
+		e.touched = true
+		w.touched = append(w.touched, e.view.port.id)
+	}
+}
+
+// offer decides what becomes of the frame at e and does it.
+func (w *worker) offer(e *egress, s *subject) {
+	d := decide(s, w.fromMTU(), &e.view.limits, e.view.oversize)
+	if d.outcome == drop && d.drop.Ingress() {
+		w.tally.drops[d.drop]++
+		return
+	}
+	w.touch(e)
+	e.tally.offered++
+	if !e.view.up && d.outcome != drop {
+		d = dropped(vnet.DropPortDown)
+	}
+	switch d.outcome {
+	case drop:
+		e.tally.drops[d.drop]++
+	case pass:
+		if !e.batch.Room(0, 0) {
+			w.flush(e)
+		}
+		*e.batch.Next() = *s.frame
+		e.bytes += s.len
+	case complete:
+		if w.remade(e, s, offload.Complete(w.room(e, s.frame), s.frame, &s.l2)) {
+			e.tally.csumCompleted++
+		}
+	case reform:
+		w.remade(e, s, offload.Reform(w.room(e, s.frame), s.frame, &s.packet, e.view.limits.IPv6Form))
+	case resegment, segment:
+		w.cut(e, s, d)
+	}
+	if e.bytes >= batchBytes {
+		w.flush(e)
+	}
+}
