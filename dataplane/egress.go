@@ -151,7 +151,7 @@ func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 			e.dropAll(frames, vnet.DropFull)
 			return
 		case vnet.Down, vnet.Gone:
-			e.view.port.lose(err)
+			e.view.port.lose(r == vnet.Gone, err)
 			e.dropAll(frames, vnet.DropPortDown)
 			return
 		}

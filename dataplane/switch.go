@@ -24,7 +24,7 @@ type Port struct {
 	id     PortID
 	config PortConfig
 
-	lost atomic.Bool // an event told that the device is down or gone
+	lost atomic.Uint32 // lostDown or lostGone: what an event has told of the device
 
 	// What follows is guarded by sw.mu.
 
@@ -74,7 +74,8 @@ type EventKind uint8
 
 // Events.
 const (
-	EventLost    EventKind = iota // the port's device is down or gone
+	EventDown    EventKind = iota // the port's device is down
+	EventGone                     // the port's queues are of no use any more
 	EventLatched                  // the kernel refuses a GSO type; told once per port and type
 	EventLearnt                   // the port takes shorter writes than its limits say
 	EventFailed                   // a write failed with an errno that means nothing known
@@ -87,7 +88,7 @@ type Event struct {
 	Kind EventKind
 	GSO  vnet.GSO // EventLatched
 	Size int      // EventLearnt: the greatest write
-	Err  error    // EventLost, EventFailed
+	Err  error    // EventDown, EventGone, EventFailed
 }
 
 // view is what workers know of a port. It is immutable.
@@ -218,7 +219,7 @@ func (p *Port) Attach(queues []Queue, l vnet.Limits, up bool) error {
 	}
 	p.queues, p.limits, p.up = slices.Clone(queues), l, up
 	p.maxWrite = 0
-	p.lost.Store(false)
+	p.lost.Store(lostNot)
 	s.publish()
 	for i, q := range p.queues {
 		if i == len(p.rx) {
@@ -293,7 +294,7 @@ func (p *Port) SetLimits(l vnet.Limits) {
 func (p *Port) SetUp(up bool) {
 	p.sw.mu.Lock()
 	defer p.sw.mu.Unlock()
-	p.lost.Store(false)
+	p.lost.Store(lostNot)
 	if p.up == up {
 		return
 	}
@@ -387,11 +388,29 @@ func (p *Port) learnMaxWrite(n int) {
 	s.tell(Event{Port: p, Kind: EventLearnt, Size: n})
 }
 
+// What a port's workers have told of its device.
+const (
+	lostNot uint32 = iota
+	lostDown
+	lostGone
+)
+
 // lose tells, once until the port is set up or attached again, that its device is
-// down or gone.
-func (p *Port) lose(err error) {
-	if !p.lost.Swap(true) {
-		p.sw.tell(Event{Port: p, Kind: EventLost, Err: err})
+// down, and once that it is gone.
+func (p *Port) lose(gone bool, err error) {
+	level, kind := lostDown, EventDown
+	if gone {
+		level, kind = lostGone, EventGone
+	}
+	for {
+		was := p.lost.Load()
+		if was >= level {
+			return
+		}
+		if p.lost.CompareAndSwap(was, level) {
+			p.sw.tell(Event{Port: p, Kind: kind, Err: err})
+			return
+		}
 	}
 }
 

@@ -69,8 +69,9 @@ func (w *worker) run() {
 		err := w.q.ReadBatch(w.rx, parkTime)
 		w.batch()
 		if err != nil {
-			w.in.lose(err)
-			if !errors.Is(err, vnet.ErrDown) {
+			down := errors.Is(err, vnet.ErrDown)
+			w.in.lose(!down, err)
+			if !down {
 				return
 			}
 		}
