@@ -1,0 +1,40 @@
+// Package netns is a laboratory of network namespaces: hosts, cables and a
+// bridge made of Linux's own parts, real TCP between them, and what tells
+// afterwards whether that TCP was well. Tests and `sluice bench` use it.
+//
+//	lab := netns.New("bridge")
+//	defer lab.Close()
+//	a, sw, b := lab.Namespace("a"), lab.Namespace("sw"), lab.Namespace("b")
+//	lab.Veth(a, "eth0", sw, "vA", netns.Link{GSO: 389120})
+//	lab.Veth(b, "eth0", sw, "vB", netns.Link{})
+//	sw.Bridge("br0", "vA", "vB")
+//	a.Address("eth0", "10.0.0.1/24")
+//	b.Address("eth0", "10.0.0.2/24")
+//	if err := lab.Err(); err != nil { ... }
+//	result, err := lab.Iperf(ctx, a, b, "10.0.0.2", netns.Load{Seconds: 3})
+//
+// Nothing outside the namespaces is changed. Names under /run/netns carry the
+// process id of their maker; they are visible to `ip netns exec` and to
+// `netns=` of a port.
+//
+// # Errors
+//
+// Methods that build keep the laboratory's first error, after which they do
+// nothing, so that a topology reads as one; Err returns it. Methods that
+// run something return their own error.
+//
+// # Ownership
+//
+// Close ends every process that was started in the laboratory, removes every
+// namespace, and with these every device. It may be called at any time, from
+// any goroutine, more than once. What a killed process could not remove, the
+// next New in any process does. Children die with their maker.
+//
+// # Concurrency
+//
+// Each namespace has one thread that lives in it; Do runs a function there, one
+// at a time. Everything else may be called from any goroutine.
+//
+// The package needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2; it
+// never imports testing: netnstest adapts it to tests.
+package netns

@@ -1,0 +1,331 @@
+package netns_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
+)
+
+// cable is two hosts on one veth.
+func cable(t *testing.T, link netns.Link) (*netns.Lab, *netns.Namespace, *netns.Namespace) {
+	lab := netnstest.New(t)
+	a, b := lab.Namespace("a"), lab.Namespace("b")
+	lab.Veth(a, "eth0", b, "eth0", link)
+	a.Address("eth0", "10.0.0.1/24", "fd00::1/64")
+	b.Address("eth0", "10.0.0.2/24", "fd00::2/64")
+	netnstest.Need(t, lab.Err())
+	return lab, a, b
+}
+
+func TestCloseRemovesEverything(t *testing.T) {
+	lab := netns.New("test")
+	defer lab.Close()
+	a, b := lab.Namespace("a"), lab.Namespace("b")
+	lab.Veth(a, "eth0", b, "eth0", netns.Link{})
+	netnstest.Need(t, lab.Err())
+	sleeper, err := a.Start(t.Context(), nil, "sleep", "1000")
+	netnstest.Need(t, err)
+	capture, err := b.CaptureFrames("eth0")
+	netnstest.Need(t, err)
+
+	for range 2 { // Close is idempotent
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := unix.Kill(sleeper.PID(), 0); err != unix.ESRCH {
+		t.Errorf("the process still runs: %v", err)
+	}
+	if err := capture.Stop(); err != nil {
+		t.Errorf("stop of a capture after Close: %v", err)
+	}
+	for _, ns := range []*netns.Namespace{a, b} {
+		if _, err := os.Lstat("/run/netns/" + ns.Name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", ns.Name, err)
+		}
+		if err := ns.Do(func() error { return nil }); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Do after Close: %v, want ErrClosed", err)
+		}
+	}
+	if _, err := a.Run(t.Context(), "true"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Run after Close: %v, want ErrClosed", err)
+	}
+}
+
+func TestCloseEndsTheThreadsOfNamespaces(t *testing.T) {
+	self, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab := netns.New("test")
+	defer lab.Close()
+	for i := range 8 {
+		lab.Namespace(strconv.Itoa(i))
+	}
+	netnstest.Need(t, lab.Err())
+	if err := lab.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = netns.Until(t.Context(), "threads to end", func() (bool, error) {
+		threads, err := filepath.Glob("/proc/self/task/*/ns/net")
+		for _, file := range threads {
+			if ns, err := os.Readlink(file); err == nil && ns != self {
+				return false, nil
+			}
+		}
+		return true, err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNextLabRemovesWhatAKilledProcessLeft runs itself as a child that builds a
+// laboratory and is killed.
+func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
+	const role = "SLUICE_TEST_LEAVE"
+	if os.Getenv(role) != "" {
+		ns := netns.New("left").Namespace("a")
+		if _, err := ns.Start(context.Background(), nil, "sleep", "1000"); err != nil {
+			os.Stdout.WriteString("error " + err.Error() + "\n")
+			return
+		}
+		os.Stdout.WriteString("left " + ns.Name + "\n")
+		select {}
+	}
+	netnstest.Need(t, netnstest.New(t).Err())
+	child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	child.Env = append(os.Environ(), role+"=1")
+	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 256)
+	n, _ := out.Read(line)
+	child.Process.Kill()
+	child.Wait()
+	name, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "left ")
+	if !ok {
+		netnstest.Need(t, errors.New(string(line[:n])))
+	}
+	file := "/run/netns/" + name
+	if _, err := os.Lstat(file); err != nil {
+		t.Fatalf("the child left nothing: %v", err)
+	}
+	netnstest.New(t)
+	if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", file, err)
+	}
+}
+
+func TestErrKeepsTheFirstError(t *testing.T) {
+	lab := netnstest.New(t)
+	a := lab.Namespace("a")
+	netnstest.Need(t, lab.Err())
+	a.SetLink("nosuch0", netns.Link{})
+	a.Address("lo", "not an address")
+	err := lab.Err()
+	if err == nil || !strings.Contains(err.Error(), "nosuch0") {
+		t.Errorf("got %v, want the error about nosuch0", err)
+	}
+}
+
+func TestLinkLimitsAreSet(t *testing.T) {
+	_, a, b := cable(t, netns.Link{MTU: 9000, GSO: 389120, GRO: 200000})
+	b.SetLink("eth0", netns.Link{GSO: 65536, GSOIPv4: 60000})
+	for _, c := range []struct {
+		ns                    *netns.Namespace
+		gso, gso4, gro, groV4 uint32
+	}{{a, 389120, 389120, 200000, 200000}, {b, 65536, 60000, 200000, 200000}} {
+		at, err := c.ns.Link("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at.GSOMaxSize != c.gso || at.GSOIPv4MaxSize != c.gso4 || at.GROMaxSize != c.gro ||
+			at.GROIPv4MaxSize != c.groV4 || at.MTU != 9000 {
+			t.Errorf("%s: gso %d %d gro %d %d mtu %d, want %+v", c.ns.Name, at.GSOMaxSize,
+				at.GSOIPv4MaxSize, at.GROMaxSize, at.GROIPv4MaxSize, at.MTU, c)
+		}
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	_, a, _ := cable(t, netns.Link{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	// The grandchild is in the process group and holds the output open.
+	if _, err := a.Run(ctx, "sh", "-c", "sleep 1000 & wait"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want DeadlineExceeded", err)
+	}
+}
+
+func TestRunTellsTheLastWords(t *testing.T) {
+	_, a, _ := cable(t, netns.Link{})
+	_, err := a.Run(t.Context(), "sh", "-c", "echo why >&2; exit 3")
+	if err == nil || !strings.Contains(err.Error(), "exit status 3: why") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := a.Run(t.Context(), "no-such-program"); !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+}
+
+func TestRunSeesTheNamespacesOwnSys(t *testing.T) {
+	_, a, _ := cable(t, netns.Link{})
+	out, err := a.Run(t.Context(), "ls", "/sys/class/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(out, []byte("eth0")) {
+		t.Errorf("/sys/class/net lists %q", out)
+	}
+}
+
+func TestExchangeArrivesWhole(t *testing.T) {
+	lab, a, b := cable(t, netns.Link{GSO: 389120})
+	for _, address := range []string{"10.0.0.2", "fd00::2"} {
+		if err := lab.Exchange(t.Context(), a, b, address, 8<<20); err != nil {
+			t.Error(err)
+		}
+	}
+	c, err := b.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := c.TCPErrors(); bad != "" {
+		t.Error(bad)
+	}
+	if c["TcpInSegs"] == 0 || c["TcpExtTCPDelivered"] == 0 || c["Ip6InReceives"] == 0 {
+		t.Errorf("counters saw no traffic: %v", c)
+	}
+}
+
+func TestExchangeFailsWithoutACable(t *testing.T) {
+	lab, a, b := cable(t, netns.Link{})
+	a.DeleteLink("eth0")
+	if err := lab.Exchange(t.Context(), a, b, "10.0.0.2", 1); err == nil {
+		t.Error("bytes arrived over a cable that is gone")
+	}
+}
+
+func TestIperfAndCaptureSeeSuperPackets(t *testing.T) {
+	lab, a, b := cable(t, netns.Link{GSO: 389120})
+	for _, address := range []string{"10.0.0.2", "fd00::2"} {
+		sizes, err := b.MeasureFrames("eth0")
+		netnstest.Need(t, err)
+		r, err := lab.Iperf(t.Context(), a, b, address, netns.Load{Bytes: 64 << 20})
+		netnstest.Need(t, err)
+		if err := sizes.Stop(); err != nil {
+			t.Error(err)
+		}
+		// The server's count misses what was still under way at the client's end.
+		if r.Bytes < 32<<20 || r.Gbits <= 0 {
+			t.Errorf("%s: %+v", address, r)
+		}
+		if in := sizes.MaxIn(); in <= 65536 || in >= 389120 {
+			t.Errorf("%s: greatest frame in %d, want above 65536 and below 389120", address, in)
+		}
+		if out := sizes.MaxOut(); out == 0 || out > 65536 {
+			t.Errorf("%s: greatest frame out %d, want acknowledgements", address, out)
+		}
+	}
+}
+
+func TestIperfTellsThatNobodyAnswers(t *testing.T) {
+	lab, a, b := cable(t, netns.Link{})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err := lab.Iperf(ctx, a, b, "10.0.0.99", netns.Load{Seconds: 1})
+	if err == nil {
+		t.Error("a result from an address that nobody has")
+	}
+}
+
+// TestCapturePutsTheTagBack sends one tagged frame, which the kernel hands to
+// packet sockets with the tag out of band.
+func TestCapturePutsTheTagBack(t *testing.T) {
+	_, a, b := cable(t, netns.Link{})
+	for _, c := range []struct{ name, frame string }{
+		{"802.1Q", "ffffffffffff" + "020000000001" + "81006064" + "88b5" + "0102"},
+		{"802.1ad over 802.1Q, VID 0", "ffffffffffff" + "020000000001" + "88a80000" + "8100e001" + "88b5" + "0304"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want, err := hex.DecodeString(c.frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			capture, err := b.CaptureFrames("eth0")
+			netnstest.Need(t, err)
+			dev, err := a.Link("eth0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = a.Do(func() error {
+				fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+				if err != nil {
+					return err
+				}
+				defer unix.Close(fd)
+				return unix.Sendto(fd, want, 0, &unix.SockaddrLinklayer{Ifindex: dev.Index})
+			})
+			netnstest.Need(t, err)
+			if err := capture.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range capture.Frames() {
+				if bytes.Equal(f.Data, want) && !f.Outgoing {
+					return
+				}
+			}
+			t.Errorf("%x is not among %d frames: %+v", want, len(capture.Frames()), capture.Frames())
+		})
+	}
+}
+
+func TestBridgeForwards(t *testing.T) {
+	lab := netnstest.New(t)
+	a, sw, b := lab.Namespace("a"), lab.Namespace("sw"), lab.Namespace("b")
+	sw.Silent()
+	lab.Veth(a, "eth0", sw, "vA", netns.Link{})
+	lab.Veth(b, "eth0", sw, "vB", netns.Link{})
+	sw.Offloads("vB", false, netns.TCPSegmentation...)
+	sw.Offloads("vB", false, netns.TransmitChecksum...)
+	sw.Bridge("br0", "vA", "vB")
+	a.Address("eth0", "10.0.0.1/24")
+	b.Address("eth0", "10.0.0.2/24")
+	netnstest.Need(t, lab.Err())
+	capture, err := b.CaptureFrames("eth0")
+	netnstest.Need(t, err)
+	if err := lab.Exchange(t.Context(), a, b, "10.0.0.2", 1<<20); err != nil {
+		t.Error(err)
+	}
+	if err := capture.Stop(); err != nil {
+		t.Error(err)
+	}
+	if capture.MaxIn() != 1514 {
+		t.Errorf("greatest frame in %d, want 1514: vB's offloads are off", capture.MaxIn())
+	}
+	for _, f := range capture.Frames() {
+		if !f.Outgoing && f.Unchecked {
+			t.Fatalf("a frame without a full checksum came through vB: %x", f.Data)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// Package netnstest gives laboratories of namespaces to tests: it skips where
+// the privilege is missing, cleans up after failure and interrupt, and builds the
+// switch once.
+package netnstest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"sluice/integration/netns"
+)
+
+// Need skips t when err is a missing privilege, kernel feature or program. With
+// SLUICE_REQUIRE=1 it fails instead, as it does for every other error.
+func Need(t testing.TB, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	missing := errors.Is(err, os.ErrPermission) || errors.Is(err, errors.ErrUnsupported) ||
+		errors.Is(err, exec.ErrNotFound)
+	if missing && os.Getenv("SLUICE_REQUIRE") != "1" {
+		t.Skip(err)
+	}
+	t.Fatal(err)
+}
+
+// New makes a laboratory that ends with the test.
+func New(t testing.TB) *netns.Lab {
+	t.Helper()
+	lab := netns.New("test")
+	closeOnSignal(lab)
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}
+
+var signals struct {
+	once sync.Once
+	mu   sync.Mutex
+	labs []*netns.Lab // guarded by mu
+}
+
+// closeOnSignal closes lab when the test binary is interrupted, and then lets
+// the signal do what it does.
+func closeOnSignal(lab *netns.Lab) {
+	signals.mu.Lock()
+	signals.labs = append(signals.labs, lab)
+	signals.mu.Unlock()
+	signals.once.Do(func() {
+		got := make(chan os.Signal, 1)
+		signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
+		go func() {
+			s := <-got
+			signals.mu.Lock() // kept: no laboratory is made any more
+			for _, lab := range signals.labs {
+				_ = lab.Close()
+			}
+			signal.Reset(s)
+			_ = syscall.Kill(os.Getpid(), s.(syscall.Signal))
+		}()
+	})
+}
+
+var binaryUsed atomic.Bool
+
+// binary is the switch, built once a process.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sluice-test-*")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "sluice")
+	out, err := exec.Command("go", "build", "-o", file, "sluice/cmd/sluice").CombinedOutput()
+	if err != nil {
+		return "", errors.Join(err, errors.New(strings.TrimSpace(string(out))), os.RemoveAll(dir))
+	}
+	return file, nil
+})
+
+// Main runs m and then removes the switch that Sluice built. A package that calls
+// Sluice calls this from its TestMain.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if binaryUsed.Load() {
+		if file, err := binary(); err == nil {
+			os.RemoveAll(filepath.Dir(file))
+		}
+	}
+	return code
+}
+
+// Sluice runs the switch in ns until the test ends, where its counters must obey
+// the conservation laws. A failed test shows the switch's log.
+func Sluice(t testing.TB, ns *netns.Namespace, args ...string) *netns.Sluice {
+	t.Helper()
+	binaryUsed.Store(true)
+	file, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// t's context ends before its cleanups, which ask the switch for its summary.
+	s, err := ns.Sluice(context.WithoutCancel(t.Context()), file, args...)
+	Need(t, err)
+	t.Cleanup(func() {
+		sum, err := s.Stop()
+		if err == nil {
+			err = sum.Conserved()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of the switch:\n%s", s.Log())
+		}
+	})
+	return s
+}

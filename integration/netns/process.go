@@ -1,0 +1,123 @@
+package netns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a command that runs in a namespace, in a process group of its own,
+// so that a terminal's interrupt reaches it only through its maker.
+type Process struct {
+	name   string
+	pid    int
+	stderr bytes.Buffer // whole once done is closed
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // how it ended; valid once done is closed
+}
+
+// Start starts a command and returns at once. It is killed, with its process
+// group, when ctx ends, when the laboratory closes, and when its maker dies.
+// stdout may be nil.
+func (ns *Namespace) Start(ctx context.Context, stdout io.Writer, name string, args ...string) (*Process, error) {
+	file, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("netns: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &Process{name: name, cancel: cancel, done: make(chan struct{})}
+
+	// `ip netns exec` becomes the command, under the same pid, after it has mounted
+	// a /sys that shows the namespace's devices.
+	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", ns.Name, file}, args...)...)
+	cmd.Stdout, cmd.Stderr = stdout, &p.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second // for pipes that a grandchild outside the group still holds
+
+	// Pdeathsig fires when the forking thread ends, so that must be one that lives
+	// as long as the namespace.
+	if err := ns.Do(cmd.Start); err != nil {
+		cancel()
+		return nil, fmt.Errorf("netns: start %s: %w", name, err)
+	}
+	p.pid = cmd.Process.Pid
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+		if cause := context.Cause(ctx); p.err != nil && cause != nil {
+			p.err = cause
+		}
+	}()
+	ns.lab.onClose(p.Kill)
+	return p, nil
+}
+
+// PID is the command's process id.
+func (p *Process) PID() int { return p.pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Kill ends the process, if it still runs, and waits for its end.
+func (p *Process) Kill() {
+	p.cancel()
+	<-p.done
+}
+
+// Wait waits for the process to end and tells how, with its last words.
+func (p *Process) Wait() error {
+	<-p.done
+	p.cancel()
+	if p.err == nil {
+		return nil
+	}
+	if words := strings.TrimSpace(p.stderr.String()); words != "" {
+		return fmt.Errorf("netns: %s: %w: %s", p.name, p.err, words)
+	}
+	return fmt.Errorf("netns: %s: %w", p.name, p.err)
+}
+
+// Interrupt asks the process to end, with SIGTERM, and waits for it. After wait
+// it is killed, which is an error.
+func (p *Process) Interrupt(wait time.Duration) error {
+	select {
+	case <-p.done: // its pid may be another's by now
+		return p.Wait()
+	default:
+	}
+	if err := unix.Kill(p.pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("netns: SIGTERM %s: %w", p.name, err)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return p.Wait()
+	case <-timer.C:
+		p.Kill()
+		return fmt.Errorf("netns: %s: %w: still ran %v after SIGTERM: %s",
+			p.name, os.ErrDeadlineExceeded, wait, strings.TrimSpace(p.stderr.String()))
+	}
+}
+
+// Run runs a command to its end and returns its standard output.
+func (ns *Namespace) Run(ctx context.Context, name string, args ...string) ([]byte, error) {
+	var stdout bytes.Buffer
+	p, err := ns.Start(ctx, &stdout, name, args...)
+	if err != nil {
+		return nil, err
+	}
+	err = p.Wait()
+	return stdout.Bytes(), err
+}

@@ -1,0 +1,122 @@
+package netns
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// blockSize is what one write of a transfer hands to TCP: more than the greatest
+// super-packet, so that TCP can fill these.
+const blockSize = 1 << 20
+
+// Exchange sends size bytes from a to b and as many from b to a, at once over
+// one TCP connection, and compares the SHA-256 of what was sent with that of what
+// arrived. b's address is the one that a connects to.
+func (l *Lab) Exchange(ctx context.Context, a, b *Namespace, address string, size int64) error {
+	if err := l.exchange(ctx, a, b, address, size); err != nil {
+		return fmt.Errorf("netns: exchange with %s: %w", address, err)
+	}
+	return nil
+}
+
+func (l *Lab) exchange(ctx context.Context, a, b *Namespace, address string, size int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	where, err := hostPort(address, 0)
+	if err != nil {
+		return err
+	}
+	var listener net.Listener
+	err = b.Do(func() error { // the socket belongs to the namespace of this thread
+		var config net.ListenConfig
+		config.SetMultipathTCP(false)
+		listener, err = config.Listen(ctx, "tcp", where)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		listener.(*net.TCPListener).SetDeadline(deadline)
+	}
+
+	far := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			far <- err
+			return
+		}
+		far <- swap(ctx, conn.(*net.TCPConn), size, seedB, seedA)
+	}()
+
+	var conn net.Conn
+	err = a.Do(func() error {
+		// The address is literal, so Dial opens its socket on this thread.
+		conn, err = (&net.Dialer{Timeout: waitLimit}).DialContext(ctx, "tcp", listener.Addr().String())
+		return err
+	})
+	if err != nil {
+		listener.Close()
+		return errors.Join(err, <-far)
+	}
+	near := swap(ctx, conn.(*net.TCPConn), size, seedA, seedB)
+	if near != nil {
+		cancel() // the other side would wait for what does not come
+	}
+	if farErr := <-far; near == nil || !errors.Is(farErr, context.Canceled) {
+		near = errors.Join(near, farErr)
+	}
+	return near
+}
+
+// Seeds of the two sides' data: each side knows what the other sends.
+const (
+	seedA = 'a'
+	seedB = 'b'
+)
+
+// swap sends the data of seed mine and receives those of seed theirs, at once,
+// and closes conn.
+func swap(ctx context.Context, conn *net.TCPConn, size int64, mine, theirs byte) error {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.CopyBuffer(struct{ io.Writer }{conn}, data(mine, size), make([]byte, blockSize))
+		sent <- errors.Join(err, conn.CloseWrite())
+	}()
+	got, want := sha256.New(), sha256.New()
+	n, err := io.CopyBuffer(got, struct{ io.Reader }{conn}, make([]byte, blockSize))
+	err = errors.Join(err, <-sent)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return errors.Join(cause, err)
+	}
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return fmt.Errorf("%d bytes arrived of %d", n, size)
+	}
+	if _, err := io.Copy(want, data(theirs, size)); err != nil {
+		return err
+	}
+	if g, w := got.Sum(nil), want.Sum(nil); string(g) != string(w) {
+		return fmt.Errorf("SHA-256 %x arrived, %x was sent", g, w)
+	}
+	return nil
+}
+
+// data is size pseudo-random bytes, without a pattern that a misplaced chunk
+// could hide in.
+func data(seed byte, size int64) io.Reader {
+	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), size)
+}
