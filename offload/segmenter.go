@@ -1,0 +1,301 @@
+package offload
+
+import (
+	"encoding/binary"
+
+	"sluice/vnet"
+)
+
+// Offsets in the protocol headers (RFC 791, RFC 8200, RFC 9293, RFC 768).
+const (
+	ipv4TotalLen   = 2
+	ipv4ID         = 4
+	ipv4Csum       = 10
+	ipv4Addrs      = 12
+	ipv6PayloadLen = 4
+	ipv6NextHeader = 6
+	ipv6Addrs      = 8
+	tcpSeq         = 4
+	tcpFlags       = 13
+	udpLength      = 4
+)
+
+// Flags in the byte at tcpFlags (RFC 9293, 3.1; RFC 3168, 6.1).
+const (
+	tcpFIN = 0x01
+	tcpPSH = 0x08
+	tcpCWR = 0x80
+)
+
+// maxLen16 is the most that a 16-bit length field can say.
+const maxLen16 = 0xffff
+
+// maxUSOSegments bounds the segments of a UDP chunk. The kernel refuses a write of
+// more than UDP_MAX_SEGMENTS (virtio_net_hdr_to_skb): 128 since August 2024, 64
+// before. A chunk is made only where a frame has to be cut anyway, so 64, which
+// every kernel takes, costs one chunk more at the most.
+const maxUSOSegments = 64
+
+// Segmenter cuts one super-packet at a time, and resumably: Resegment or Segment
+// begins, then Fill is called until it says that there is no more. The zero value
+// is ready. A Segmenter is used again and again, and allocates nothing.
+//
+// Theory of operation. All pieces but the last hold the same number of segments.
+// So they differ in the IPv4 ID and in the sequence number, and in checksums by
+// just these; everything else is laid out and summed once, in a template. The
+// template is made anew only where a piece differs in more: behind the first
+// piece, which alone keeps CWR, and for the last, which is shorter and alone has
+// FIN and PSH.
+type Segmenter struct {
+	f *vnet.Frame
+	// p is where f's headers lie. Jumbo is narrowed to a jumbo option that counts
+	// (see BigForm): that one is replaced, any other is copied like all options.
+	p    vnet.Packet
+	form vnet.Form
+	full bool // checksums are finished: Segment, not Resegment
+
+	payload int    // of f
+	size    int    // gso_size
+	segs    int    // segments of each piece but the last
+	pieces  int    // how many there will be
+	next    int    // the piece to be cut next
+	seed    uint32 // sum of the pseudo-header without the length
+	seq     uint32 // of f; TCP only
+	id      uint16 // of f; IPv4 only
+	cwr     bool   // f has CWR; TCP only
+
+	t template
+}
+
+// template is what the pieces from one on have in common.
+type template struct {
+	hdr   vnet.Header
+	n     int    // payload of a piece
+	l4    int    // offset of the TCP or UDP header
+	csum  int    // offset of its checksum
+	ipSum uint32 // sum of the IPv4 header with ID 0
+	l4Sum uint32 // sum of pseudo-header and transport header with sequence number 0
+	len   int    // bytes of buf that are headers
+	buf   [vnet.MaxHeaders + vnet.JumboHBHLen]byte
+}
+
+// Resegment begins to cut the super-packet f, whose headers lie as p says, into
+// chunks. A chunk is at most maxLen bytes long (vnet.Limits.MaxSuper) and stands
+// for at most maxSegs segments; IPv6 above 64 KiB is written in the given form. A
+// chunk of one segment has no GSO type. Where not even two segments fit, every
+// chunk is one segment, whatever its length. More than vnet.MaxSegments chunks
+// are vnet.DropTooManySegments.
+func (s *Segmenter) Resegment(f *vnet.Frame, p *vnet.Packet, maxLen, maxSegs int, form vnet.Form) vnet.Drop {
+	s.begin(f, p)
+	s.full, s.form = false, form
+	headers := s.p.Payload
+	if s.p.Jumbo {
+		headers -= vnet.JumboHBHLen
+	}
+	room := maxLen - headers // for payload
+	if s.p.Proto == vnet.ProtoUDP {
+		// There is no BIG UDP, in either family.
+		room = min(room, maxLen16-(headers-s.p.L3))
+		maxSegs = min(maxSegs, maxUSOSegments)
+	} else if s.p.V6 {
+		// Up to short, payload_len says how long the packet is; beyond, the form does.
+		short := maxLen16 - (headers - s.p.L3 - vnet.IPv6Len)
+		switch {
+		case room <= short:
+		case form == vnet.FormHBH && mayAddJumbo(f, &s.p):
+			room = max(short, room-vnet.JumboHBHLen)
+		case form != vnet.FormPlain:
+			room = short
+		}
+	}
+	return s.split(min(room/s.size, maxSegs))
+}
+
+// Segment begins to cut the super-packet f, whose headers lie as p says, into
+// frames of at most gso_size bytes of payload and with finished checksums. More
+// than vnet.MaxSegments of them are vnet.DropTooManySegments.
+func (s *Segmenter) Segment(f *vnet.Frame, p *vnet.Packet) vnet.Drop {
+	s.begin(f, p)
+	s.full, s.form = true, vnet.FormNone
+	return s.split(1)
+}
+
+// Fill appends pieces to out until out is full or f is used up, and reports
+// whether there is more. f and what it borrows stay untouched until then. An
+// empty out must have room for one piece: vnet.MaxHeaders+vnet.JumboHBHLen bytes
+// of scratch and len(f.Body)+1 pieces.
+func (s *Segmenter) Fill(out *vnet.Batch) (more bool) {
+	for ; s.next < s.pieces; s.next++ {
+		if !out.Room(s.p.Payload+vnet.JumboHBHLen, len(s.f.Body)+1) {
+			return true
+		}
+		if s.payload <= s.size {
+			s.pass(out)
+		} else {
+			s.cut(out)
+		}
+	}
+	s.f = nil
+	return false
+}
+
+func (s *Segmenter) begin(f *vnet.Frame, p *vnet.Packet) {
+	s.f, s.p = f, *p
+	s.p.Jumbo = BigForm(f, p) == vnet.FormHBH
+	s.payload = f.Len() - p.Payload
+	s.size = int(f.Hdr.GSOSize)
+
+	l3, l4 := f.Head[p.L3:], f.Head[p.L4:]
+	if !p.V6 {
+		s.id = binary.BigEndian.Uint16(l3[ipv4ID:])
+	}
+	if p.Proto == vnet.ProtoTCP {
+		s.seq = binary.BigEndian.Uint32(l4[tcpSeq:])
+		s.cwr = l4[tcpFlags]&tcpCWR != 0
+	} else {
+		s.cwr = false
+	}
+	s.seed = seed(f, p)
+}
+
+// seed is the sum of f's pseudo-header without the length. With NeedsCsum it is
+// what the checksum field says less the length, as the kernel adjusts the field
+// and never looks at the addresses: what is corrupt stays so. Without, which only
+// TCP may be, the kernel makes a seed from the addresses.
+func seed(f *vnet.Frame, p *vnet.Packet) uint32 {
+	l3, l4 := f.Head[p.L3:], f.Head[p.L4:]
+	switch {
+	case p.Proto == vnet.ProtoUDP:
+		// __udp_gso_segment goes by the UDP header's length, whatever the real one is.
+		length := binary.BigEndian.Uint16(l4[udpLength:])
+		return uint32(binary.BigEndian.Uint16(l4[vnet.UDPCsumOffset:])) + uint32(^length)
+	case f.Hdr.Flags&vnet.NeedsCsum != 0:
+		length := fold(sum32(uint32(f.Len() - p.L4)))
+		return uint32(binary.BigEndian.Uint16(l4[vnet.TCPCsumOffset:])) + uint32(^length)
+	case p.V6:
+		return sum(l3[ipv6Addrs:][:32]) + vnet.ProtoTCP
+	default:
+		return sum(l3[ipv4Addrs:][:8]) + vnet.ProtoTCP
+	}
+}
+
+// split settles how many pieces of segs segments there will be; at least one
+// segment each.
+func (s *Segmenter) split(segs int) vnet.Drop {
+	s.segs = max(1, segs)
+	step := s.segs * s.size
+	s.next, s.pieces = 0, max(1, (s.payload+step-1)/step)
+	if s.pieces > vnet.MaxSegments {
+		s.pieces = 0
+		return vnet.DropTooManySegments
+	}
+	return vnet.Keep
+}
+
+// pass appends f, which is one segment. As in virtio_net_hdr_to_skb it is no
+// super-packet then: its lengths are real, its checksum is finished unless
+// NeedsCsum is set, and what follows the payload may be padding.
+func (s *Segmenter) pass(out *vnet.Batch) {
+	if s.full && s.f.Hdr.Flags&vnet.NeedsCsum != 0 {
+		complete(out, s.f, s.p.Payload)
+		return
+	}
+	head := out.Scratch(s.p.Payload)
+	copy(head, s.f.Head)
+	o := out.Next()
+	o.Hdr = s.f.Hdr
+	o.Hdr.GSO, o.Hdr.GSOSize = vnet.GSONone, 0
+	o.Hdr.HdrLen = uint16(len(head))
+	o.Head = head
+	o.Body = out.Slice(s.f, s.p.Payload, s.payload)
+}
+
+// cut appends the next piece.
+func (s *Segmenter) cut(out *vnet.Batch) {
+	if s.next == 0 || s.next == 1 && s.cwr || s.next == s.pieces-1 {
+		s.prepare()
+	}
+	t := &s.t
+	before := s.next * s.segs // segments
+	from := before * s.size   // payload
+
+	head := out.Scratch(t.len)
+	copy(head, t.buf[:t.len])
+	if !s.p.V6 {
+		id := s.id + uint16(before)
+		l3 := head[s.p.L3:]
+		binary.BigEndian.PutUint16(l3[ipv4ID:], id)
+		binary.BigEndian.PutUint16(l3[ipv4Csum:], ^fold(t.ipSum+uint32(id)))
+	}
+	l4Sum := t.l4Sum
+	if s.p.Proto == vnet.ProtoTCP {
+		seq := s.seq + uint32(from)
+		binary.BigEndian.PutUint32(head[t.l4+tcpSeq:], seq)
+		l4Sum += sum32(seq)
+	}
+	o := out.Next()
+	o.Hdr = t.hdr
+	o.Head = head
+	o.Body = out.Slice(s.f, s.p.Payload+from, t.n)
+	if s.full {
+		c := ^fold(l4Sum + sumPieces(o.Body))
+		if c == 0 && s.p.Proto == vnet.ProtoUDP {
+			c = mangledZero
+		}
+		binary.BigEndian.PutUint16(head[t.csum:], c)
+	}
+}
+
+// prepare makes the template for the next piece and those like it.
+func (s *Segmenter) prepare() {
+	t := &s.t
+	first, last := s.next == 0, s.next == s.pieces-1
+	t.n = s.segs * s.size
+	if last {
+		t.n = s.payload - s.next*t.n
+	}
+	t.len, t.l4 = putHeaders(t.buf[:], s.f, &s.p, t.n, s.form)
+
+	if !s.p.V6 {
+		l3 := t.buf[s.p.L3:t.l4]
+		binary.BigEndian.PutUint16(l3[ipv4ID:], 0)
+		binary.BigEndian.PutUint16(l3[ipv4Csum:], 0)
+		t.ipSum = sum(l3)
+	}
+
+	l4 := t.buf[t.l4:t.len]
+	length := uint32(len(l4) + t.n)
+	pseudo := s.seed + sum32(length)
+	offset := vnet.TCPCsumOffset
+	if s.p.Proto == vnet.ProtoUDP {
+		offset = vnet.UDPCsumOffset
+		binary.BigEndian.PutUint16(l4[udpLength:], uint16(length))
+	} else {
+		binary.BigEndian.PutUint32(l4[tcpSeq:], 0)
+		if !first {
+			l4[tcpFlags] &^= tcpCWR
+		}
+		if !last {
+			l4[tcpFlags] &^= tcpFIN | tcpPSH
+		}
+	}
+	t.csum = t.l4 + offset
+
+	t.hdr = vnet.Header{HdrLen: uint16(t.len)}
+	if s.full {
+		binary.BigEndian.PutUint16(l4[offset:], 0)
+		t.l4Sum = pseudo + sum(l4)
+		return
+	}
+	binary.BigEndian.PutUint16(l4[offset:], fold(pseudo))
+	t.hdr.Flags = vnet.NeedsCsum
+	t.hdr.CsumStart = uint16(t.l4)
+	t.hdr.CsumOffset = uint16(offset)
+	if t.n > s.size {
+		t.hdr.GSO = s.f.Hdr.GSO.Type()
+		if first && s.cwr {
+			t.hdr.GSO = s.f.Hdr.GSO // its ECN bit goes with CWR
+		}
+		t.hdr.GSOSize = uint16(s.size)
+	}
+}
