@@ -1,0 +1,44 @@
+# Sluice: build, tests, measurements. `make help` lists the targets.
+
+GO      ?= go
+BIN     := bin/sluice
+FUZZTIME ?= 60s
+# Root can make what the tests need, so there nothing may be skipped.
+REQUIRE := $(if $(filter 0,$(shell id -u)),1,)
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build test check integration fuzz bench demo clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install the Debian packages that tests and demo use (as root)
+	@scripts/deps
+
+build: ## build bin/sluice
+	$(GO) build -o $(BIN) ./cmd/sluice
+
+test: deps ## all tests; those that need root are skipped without it
+	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 20m ./...
+
+integration: deps ## only the tests with real traffic through real kernels
+	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 20m -v ./integration/...
+
+check: deps ## format, vet, staticcheck, tests under the race detector, every benchmark once
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) test -race -short -timeout 20m ./vnet/... ./offload/... ./dataplane/... ./tunio/... ./cmd/...
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (60s each)
+	@scripts/fuzz $(FUZZTIME)
+
+bench: deps build ## the full measurement: 5 rounds of 3 s a case, some 15 minutes
+	$(BIN) bench
+
+demo: deps build ## reproduce the mixed-capability regression, and what Sluice makes of it
+	$(BIN) bench --quick
+
+clean: ## remove what was built
+	rm -rf bin
