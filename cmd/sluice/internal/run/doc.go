@@ -1,0 +1,22 @@
+// Package run is `sluice run`: it opens the devices that the command line names,
+// puts them under the ports of a switch, and keeps the two together while devices
+// go down, come back, are deleted, created again, or change what they take.
+//
+// # How a port follows its device
+//
+// Every port has one function, follow, that looks at the device and makes the port
+// agree with it: attach what has appeared, release what is gone, set up or down,
+// pass on new limits. It is called at start, whenever netlink or a worker says that
+// something happened, and once a second, since changes of sizes make no netlink
+// event. It asks what is, and never what happened; so events may come late, twice,
+// or not at all.
+//
+// # Ownership
+//
+// What Sluice created it removes, also when it fails half-way; what it changed on
+// other netdevs it puts back unless somebody else has changed it since.
+//
+// # Concurrency
+//
+// One goroutine owns all ports. Watchers and workers only wake it.
+package run

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/run"
+)
+
+const runExample = `  # two namespaces' veths, the second behind a 64 KiB limit
+  sluice run -p a=packet:vA -p b=packet:vB,gso_max_size=65536
+
+  # a veth and a TAP that Sluice creates in namespace B
+  sluice run -p a=packet:vA -p b=tap:tB,netns=B --summary out.json`
+
+const portHelp = `a port: NAME=KIND:DEVICE[,key=value...]; give it once for each port.
+KIND is tap (created if missing), packet (an existing netdev) or macvtap
+(an existing one, or created over lower=NETDEV). Keys:
+  netns=NAME           tap: the namespace it lives in
+  lower=NETDEV         macvtap: the netdev it is created over
+  mtu=N                set on what Sluice creates; elsewhere it bounds the port
+  queues=N             receive queues, one worker each (default 1)
+  gso_max_size=N       super-packets sent are shorter than this
+  gso_ipv4_max_size=N  the same, for IPv4
+  gso_max_segs=N       and stand for at most this many segments
+  oversize=HOW         resegment (default), segment or pass: what becomes of a
+                       super-packet that is not
+  offload=WHAT         auto (default), full, csum or none: what the receiver takes
+  host=HOW             packet: drop (default) or keep what it receives from or for
+                       the host's own stack
+`
+
+func newRunCommand() *cobra.Command {
+	var args []string
+	var file string
+	c := &cobra.Command{
+		Use:     "run -p NAME=KIND:DEVICE[,key=value...] -p ...",
+		Short:   "Switch frames between ports until SIGINT or SIGTERM",
+		Example: runExample,
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ports, err := parsePorts(args)
+			if err != nil {
+				return usageError{err}
+			}
+			return runSwitch(c, ports, file)
+		},
+	}
+	c.Flags().StringArrayVarP(&args, "port", "p", nil, portHelp)
+	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end; - is standard output")
+	return c
+}
+
+// noArgs is cobra.NoArgs as a usage error.
+func noArgs(c *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(c, args); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// parsePorts reads the -p arguments and checks them against each other.
+func parsePorts(args []string) ([]portspec.Port, error) {
+	if len(args) == 0 {
+		return nil, errors.New("no port given: use -p NAME=KIND:DEVICE, for example -p a=packet:veth0")
+	}
+	var ports []portspec.Port
+	for _, arg := range args {
+		p, err := portspec.Parse(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range ports {
+			switch {
+			case o.Name == p.Name:
+				return nil, fmt.Errorf("-p %s: there are two ports %s: give each its own name", arg, p.Name)
+			case o.Device == p.Device && o.Netns == p.Netns:
+				return nil, fmt.Errorf("-p %s: device %s is under port %s already", arg, p.Device, o.Name)
+			}
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
+	out, err := openSummary(file)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	sum, err := run.Run(c.Context(), run.Options{
+		Ports: ports,
+		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Ready: func() { fmt.Println("ready") },
+	})
+	if sum != nil && out != nil {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		err = errors.Join(err, e.Encode(sum))
+	}
+	return err
+}
+
+// openSummary opens the file before there is anything to lose; nil for no file.
+func openSummary(name string) (*os.File, error) {
+	switch name {
+	case "":
+		return nil, nil
+	case "-":
+		return os.Stdout, nil
+	}
+	return os.Create(name)
+}
