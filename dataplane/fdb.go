@@ -46,6 +46,16 @@ type bucket struct {
 
 func newFDB() *FDB { return &FDB{seed: rand.Uint64() | 1} }
 
+// age is how long before now the entry with value val was written. It is 0 for an
+// entry that another worker, whose batch began later, has written since now.
+func age(val uint64, now Tick) Tick {
+	then := Tick(val >> 16)
+	if then > now {
+		return 0
+	}
+	return now - then
+}
+
 // fdbKey is never 0.
 func fdbKey(vid uint16, mac vnet.MAC) uint64 { return 1<<63 | uint64(vid)<<48 | uint64(mac) }
 
@@ -62,7 +72,7 @@ func (t *FDB) Lookup(vid uint16, mac vnet.MAC, now Tick) (PortID, bool) {
 	for i := range b.keys {
 		if b.keys[i].Load() == key {
 			v := b.vals[i].Load()
-			if b.keys[i].Load() != key || now-Tick(v>>16) > ageing {
+			if b.keys[i].Load() != key || age(v, now) > ageing {
 				return 0, false
 			}
 			return PortID(v), true
@@ -78,7 +88,7 @@ func (t *FDB) Learn(vid uint16, mac vnet.MAC, p PortID, now Tick) {
 	for i := range b.keys {
 		if b.keys[i].Load() == key {
 			v := b.vals[i].Load()
-			if PortID(v) == p && now-Tick(v>>16) < refresh {
+			if PortID(v) == p && age(v, now) < refresh {
 				return
 			}
 			break
@@ -98,7 +108,7 @@ func (t *FDB) learnSlow(b *bucket, key uint64, p PortID, now Tick) {
 		case k == key:
 			b.vals[i].Store(val)
 			return
-		case free < 0 && (k == 0 || now-Tick(b.vals[i].Load()>>16) > ageing):
+		case free < 0 && (k == 0 || age(b.vals[i].Load(), now) > ageing):
 			free = i
 		}
 	}
