@@ -70,6 +70,12 @@ func (s *subject) parse() vnet.Drop {
 	return s.fault
 }
 
+// hasHopByHop reports whether s, which is IPv6 and parsed, has a hop-by-hop header.
+func (s *subject) hasHopByHop() bool {
+	const nextHeader = 6 // RFC 8200, 3
+	return s.frame.Head[s.packet.L3+nextHeader] == vnet.ProtoHopByHop
+}
+
 // minHeaders is what IPv4 and UDP headers take at least.
 const minHeaders = vnet.IPv4Len + vnet.UDPLen
 
@@ -140,7 +146,9 @@ func decideForm(s *subject, lim *vnet.Limits, limit int) decision {
 	switch {
 	case form == lim.IPv6Form:
 		return decision{}
-	case lim.IPv6Form == vnet.FormHBH && s.len+vnet.JumboHBHLen > limit:
+	case lim.IPv6Form == vnet.FormHBH && (s.len+vnet.JumboHBHLen > limit || s.hasHopByHop()):
+		// There is no room for the jumbo option, or it would need an edit of the
+		// hop-by-hop header that is there (RFC 8200, 4.1: there is one at most).
 		return cut(s, decision{outcome: resegment, max: limit})
 	}
 	return decision{outcome: reform}
