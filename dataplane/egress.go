@@ -30,7 +30,7 @@ type egress struct {
 	waited   bool // the wait of the worker's current batch is spent
 	full     bool // the last write found no room
 	strikes  [numGSOKinds]uint8
-	struck   bool // some strikes are not 0
+	struck   bool // some strikes may not be 0
 }
 
 // adopt makes e the worker's way into v.
@@ -55,7 +55,7 @@ func (e *egress) adopt(v *view, slot int) {
 
 // room empties e's batch if one more remade frame might not fit, and returns it.
 func (w *worker) room(e *egress, f *vnet.Frame) *vnet.Batch {
-	if !e.batch.Room(vnet.MaxHeaders, len(f.Body)+2) {
+	if !e.batch.Room(vnet.MaxHeaders+vnet.JumboHBHLen, len(f.Body)+1) {
 		w.flush(e)
 	}
 	return e.batch
@@ -217,7 +217,7 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 	const whole = vnet.LegacyGSOMaxSize
 	switch {
 	case r == vnet.Failed:
-		w.sw.tell(Event{Port: e.view.port, Kind: EventFailed, Err: err})
+		e.view.port.fail(err)
 		e.tally.drops[vnet.DropIOError]++
 	case r == vnet.NoMemory && gso && n > whole:
 		e.tally.retried++
@@ -234,13 +234,26 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 	case r == vnet.TooBig:
 		e.tally.drops[vnet.DropOverMTU]++
 	case gso:
-		w.strike(e, f.Hdr.GSO)
+		if usual(f, &p) {
+			w.strike(e, f.Hdr.GSO)
+		}
 		w.recut(e, f, &p, 0, depth)
 	case f.Hdr.Flags&vnet.NeedsCsum != 0:
 		w.recomplete(e, f, depth)
 	default:
 		e.tally.drops[vnet.DropRefused]++
 	}
+}
+
+// usual reports whether f is a super-packet such as every kernel makes and takes.
+// virtio_net_hdr_to_skb also refuses what is well-formed: more UDP segments than
+// UDP_MAX_SEGMENTS, which was 64 until August 2024, and, with a tag in-band, TCP
+// without NeedsCsum. A sender of those must not cost others the GSO type.
+func usual(f *vnet.Frame, p *vnet.Packet) bool {
+	const maxUDPSegments = 64
+	payload, size := f.Len()-p.Payload, int(f.Hdr.GSOSize)
+	return f.Hdr.Flags&vnet.NeedsCsum != 0 && payload > size &&
+		(p.Proto != vnet.ProtoUDP || payload <= maxUDPSegments*size)
 }
 
 // recut cuts a refused super-packet into chunks of at most max bytes, or into

@@ -24,7 +24,8 @@ type Port struct {
 	id     PortID
 	config PortConfig
 
-	lost atomic.Uint32 // lostDown or lostGone: what an event has told of the device
+	lost   atomic.Uint32 // lostDown or lostGone: what an event has told of the device
+	failed atomic.Bool   // an event has told of a write that failed
 
 	// What follows is guarded by sw.mu.
 
@@ -78,7 +79,7 @@ const (
 	EventGone                     // the port's queues are of no use any more
 	EventLatched                  // the kernel refuses a GSO type; told once per port and type
 	EventLearnt                   // the port takes shorter writes than its limits say
-	EventFailed                   // a write failed with an errno that means nothing known
+	EventFailed                   // a write failed with an errno that means nothing known; told once
 )
 
 // Event is something a worker noticed that wants an operator's or a supervisor's
@@ -112,6 +113,10 @@ type Switch struct {
 	tick   atomic.Uint32
 	began  time.Time
 	events chan Event
+
+	// changing is held for the whole of Attach, Detach and Remove, so that none of
+	// them overlooks a worker that another is just stopping. It is taken before mu.
+	changing sync.Mutex
 
 	mu    sync.Mutex
 	ports []*Port // guarded by mu; by PortID
@@ -171,8 +176,10 @@ func (s *Switch) AddPort(c PortConfig) (*Port, error) {
 
 // Remove detaches the port and takes it out of the switch.
 func (p *Port) Remove() {
-	p.Detach()
 	s := p.sw
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	p.detach()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ports[p.id] == p {
@@ -207,6 +214,8 @@ func (s *Switch) publish() {
 // close, after Detach.
 func (p *Port) Attach(queues []Queue, l vnet.Limits, up bool) error {
 	s := p.sw
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -246,6 +255,13 @@ func (s *Switch) takeSlot() int {
 // Detach takes the queues from under the port and forgets the addresses behind it.
 // When it returns, no worker uses them. It does nothing to a port without queues.
 func (p *Port) Detach() {
+	p.sw.changing.Lock()
+	defer p.sw.changing.Unlock()
+	p.detach()
+}
+
+// detach is Detach with changing held.
+func (p *Port) detach() {
 	s := p.sw
 	s.mu.Lock()
 	workers := p.workers
@@ -309,10 +325,19 @@ func (p *Port) SetUp(up bool) {
 func (p *Port) Name() string { return p.config.Name }
 
 // Up reports whether the port has queues and its device is up.
-func (p *Port) Up() bool { return p.sw.snap.Load().views[p.id].up }
+func (p *Port) Up() bool { return p.view().up }
 
-// Limits are what the port takes now, refusals of its kernel included.
-func (p *Port) Limits() vnet.Limits { return p.sw.snap.Load().views[p.id].limits }
+// Limits are what the port takes now, refusals of its kernel included. Those of a
+// removed port are zero.
+func (p *Port) Limits() vnet.Limits { return p.view().limits }
+
+// view is what workers know of the port, which is nothing after Remove.
+func (p *Port) view() *view {
+	if v := p.sw.snap.Load().views[p.id]; v != nil && v.port == p {
+		return v
+	}
+	return &view{}
+}
 
 // Stats are the port's counters.
 func (p *Port) Stats() Stats {
@@ -411,6 +436,14 @@ func (p *Port) lose(gone bool, err error) {
 			p.sw.tell(Event{Port: p, Kind: kind, Err: err})
 			return
 		}
+	}
+}
+
+// fail tells, once until the port is attached again, that a write failed for a
+// reason that has no name.
+func (p *Port) fail(err error) {
+	if !p.failed.Swap(true) {
+		p.sw.tell(Event{Port: p, Kind: EventFailed, Err: err})
 	}
 }
 
