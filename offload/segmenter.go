@@ -254,7 +254,11 @@ func (s *Segmenter) prepare() {
 	if last {
 		t.n = s.payload - s.next*t.n
 	}
-	t.len, t.l4 = putHeaders(t.buf[:], s.f, &s.p, t.n, s.form)
+	form := s.form
+	if t.n <= s.size {
+		form = vnet.FormNone // BIG TCP is for super-packets
+	}
+	t.len, t.l4 = putHeaders(t.buf[:], s.f, &s.p, t.n, form)
 
 	if !s.p.V6 {
 		l3 := t.buf[s.p.L3:t.l4]
@@ -292,9 +296,9 @@ func (s *Segmenter) prepare() {
 	t.hdr.CsumStart = uint16(t.l4)
 	t.hdr.CsumOffset = uint16(offset)
 	if t.n > s.size {
-		t.hdr.GSO = s.f.Hdr.GSO.Type()
-		if first && s.cwr {
-			t.hdr.GSO = s.f.Hdr.GSO // its ECN bit goes with CWR
+		t.hdr.GSO = s.f.Hdr.GSO
+		if !first || !s.cwr {
+			t.hdr.GSO = t.hdr.GSO.Type() // the ECN bit goes with CWR
 		}
 		t.hdr.GSOSize = uint16(s.size)
 	}
