@@ -322,7 +322,7 @@ func (p *port) limits(f *link.Facts) (vnet.Limits, error) {
 				return l, err
 			}
 		}
-		l = link.MacvtapLimits(f, lower, p.abilities.Macvtap)
+		l = link.MacvtapLimits(f, lower, p.abilities.Packet)
 	}
 	s := p.spec
 	ipv4 := s.GSOIPv4MaxSize

@@ -32,11 +32,9 @@ func Run(ctx context.Context, o Options) (_ *summary.Summary, err error) {
 	r := &runner{
 		log:   o.Log,
 		sw:    dataplane.New(),
+		probe: probe.Run(),
 		wake:  make(chan struct{}, 1),
 		names: map[string]*namespace{},
-	}
-	if r.probe, err = probe.Run(); err != nil {
-		return nil, err
 	}
 	if !r.probe.Probed {
 		r.log.Warn("this kernel was not probed: going by its release", "release", r.probe.Release, "why", r.probe.Why)
