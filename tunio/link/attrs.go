@@ -1,0 +1,29 @@
+package link
+
+import (
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// attrs are the attributes of a netlink message or of a nest in one.
+type attrs []syscall.NetlinkRouteAttr
+
+func parseAttrs(b []byte) (attrs, error) {
+	a, err := nl.ParseRouteAttr(b)
+	return attrs(a), err
+}
+
+// get is the value of the first attribute of this type, or nil.
+func (a attrs) get(kind uint16) []byte {
+	for _, attr := range a {
+		if attr.Attr.Type&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER) == kind {
+			return attr.Value
+		}
+	}
+	return nil
+}
+
+// nested are the attributes inside the first attribute of this type.
+func (a attrs) nested(kind uint16) (attrs, error) { return parseAttrs(a.get(kind)) }

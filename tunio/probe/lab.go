@@ -1,0 +1,306 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"sluice/vnet"
+)
+
+const (
+	// bigPayload is one that just does not fit 64 KiB any more.
+	bigPayload = 70000
+	// marker is the least length of the small packets that follow each try: when one
+	// has arrived and the other has not, the other is lost.
+	marker = 200
+	// markerWait is the wait for a marker, which the kernel delivers within the call
+	// that sends it, but for a busy machine, before another is sent.
+	markerWait = 10 * time.Millisecond
+	// patience bounds the wait for any marker at all.
+	patience = 2 * time.Second
+	// retries of a write for which the kernel had no memory.
+	retries = 5
+	// rcvbuf is room for a few of the greatest packets, with the kernel's overhead.
+	rcvbuf = 8 << 20
+)
+
+// lab is the calling thread's network namespace: raw sockets that see what passed
+// the IP layer's receive side, and a netlink socket.
+type lab struct {
+	netlink *netlink.Handle
+	raw4    int
+	raw6    int // -1 where the kernel has no IPv6
+}
+
+func newLab() (_ *lab, err error) {
+	l := &lab{raw4: -1, raw6: -1}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	if l.netlink, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, err
+	}
+	if l.raw4, err = rawSocket(unix.AF_INET); err != nil {
+		return nil, fmt.Errorf("open raw socket: %w", err)
+	}
+	l.raw6, err = rawSocket(unix.AF_INET6)
+	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil, fmt.Errorf("open raw IPv6 socket: %w", err)
+	}
+	return l, nil
+}
+
+// rawSocket receives a copy of each TCP packet that is for an address of the
+// namespace.
+func rawSocket(family int) (_ int, err error) {
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return -1, err
+	}
+	tv := unix.NsecToTimeval(int64(markerWait))
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, rcvbuf),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv),
+	)
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (l *lab) close() {
+	if l.netlink != nil {
+		l.netlink.Close()
+	}
+	for _, fd := range []int{l.raw4, l.raw6} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// tryTap tries what is written to a TAP. The TAP ends with its descriptor.
+func (l *lab) tryTap(a *Ability) error {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
+	}
+	defer unix.Close(fd)
+	const name = "tap0"
+	req, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
+		return fmt.Errorf("make TAP: %w", err)
+	}
+	tap, err := l.netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return l.try(a, tap, func(b []byte) error {
+		_, err := unix.Write(fd, b)
+		return err
+	})
+}
+
+// tryPacket tries what a packet socket sends through one end of a veth, and what
+// reaches the other.
+func (l *lab) tryPacket(a *Ability) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "veth0"
+	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: "veth1"}
+	if err := l.netlink.LinkAdd(pair); err != nil {
+		return fmt.Errorf("make veth: %w", err)
+	}
+	defer l.netlink.LinkDel(pair)
+	// A kernel before 6.3 ignores the attribute for IPv4.
+	err := errors.Join(
+		l.netlink.LinkSetGSOMaxSize(pair, vnet.MaxGSOMaxSize),
+		l.netlink.LinkSetGSOIPv4MaxSize(pair, vnet.MaxGSOMaxSize),
+	)
+	if err != nil {
+		return err
+	}
+	peer, err := l.netlink.LinkByName(pair.PeerName)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open packet socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+		return fmt.Errorf("set PACKET_VNET_HDR: %w", err)
+	}
+	to := &unix.SockaddrLinklayer{Ifindex: pair.Index}
+	send := func(b []byte) error { return unix.Sendto(fd, b, 0, to) }
+	// The peer first: a netdev that comes up while it has no carrier drops what is
+	// sent until the kernel's link watch has been there.
+	return l.try(a, peer, send, pair)
+}
+
+// try gives the receiving netdev an address, sets it and then the others up, and
+// replaces in a what send shows.
+func (l *lab) try(a *Ability, receiver netlink.Link, send func([]byte) error, others ...netlink.Link) error {
+	for _, link := range append([]netlink.Link{receiver}, others...) {
+		if err := l.netlink.LinkSetUp(link); err != nil {
+			return err
+		}
+	}
+	if err := l.addAddress(receiver, receiver4.String(), 0); err != nil {
+		return err
+	}
+	t := trial{send: send, dst: receiver.Attrs().HardwareAddr, raw: l.raw4}
+	if _, err := t.arrived(0); err != nil {
+		return err
+	}
+	max, err := t.maxWrite()
+	if err != nil {
+		return err
+	}
+	big := max > legacyMaxFrame
+	a.MaxWrite = max
+	ok := false
+	if big {
+		if ok, err = t.carries(shape{}, max); err != nil {
+			return err
+		}
+	}
+	a.IPv4 = ok
+
+	if l.raw6 < 0 {
+		return fmt.Errorf("IPv6: %w", unix.EAFNOSUPPORT)
+	}
+	// An address needs no neighbour to ask whether it is taken.
+	if err := l.addAddress(receiver, receiver6.String(), unix.IFA_F_NODAD); err != nil {
+		return fmt.Errorf("IPv6: %w", err)
+	}
+	t.raw, t.v6 = l.raw6, true
+	if _, err := t.arrived(0); err != nil {
+		return fmt.Errorf("IPv6: %w", err)
+	}
+	form := vnet.FormNone
+	// Plain first: from 7.0 on the hop-by-hop header is copied to each segment when
+	// such a packet is cut further on.
+	for _, f := range []vnet.Form{vnet.FormPlain, vnet.FormHBH} {
+		if !big || form != vnet.FormNone {
+			break
+		}
+		ok, err := t.carries(shape{v6: true, form: f}, max)
+		if err != nil {
+			return fmt.Errorf("IPv6: %w", err)
+		}
+		if ok {
+			form = f
+		}
+	}
+	a.IPv6 = form
+	return nil
+}
+
+func (l *lab) addAddress(link netlink.Link, address string, flags int) error {
+	addr, err := netlink.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	addr.Flags = flags
+	if err := l.netlink.AddrAdd(link, addr); err != nil {
+		return fmt.Errorf("add address %s: %w", address, err)
+	}
+	return nil
+}
+
+// trial is one way to send, and where it ends.
+type trial struct {
+	send func([]byte) error
+	dst  net.HardwareAddr
+	raw  int  // the socket that receives,
+	v6   bool // and its family
+
+	markers int // sent
+}
+
+// maxWrite is the length of the longest frame that send does not refuse as too
+// long, up to vnet.MaxFrame. No memory is another matter: it may be there next time.
+func (t *trial) maxWrite() (int, error) {
+	taken, refused := legacyMaxFrame, vnet.MaxFrame+1
+	for try := vnet.MaxFrame; refused-taken > 1; try = (taken + refused) / 2 {
+		switch err := t.send(shape{n: try}.build(t.dst)); {
+		case err == nil, noMemory(err):
+			taken = try
+		case errors.Is(err, unix.EMSGSIZE):
+			refused = try
+		default:
+			return 0, fmt.Errorf("send a frame of %d bytes: %w", try, err)
+		}
+	}
+	_, err := t.arrived(0)
+	return taken, err
+}
+
+func noMemory(err error) bool { return errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) }
+
+// carries reports whether packets of this shape reach the receiver whole, one just
+// above 64 KiB and one of max bytes.
+func (t *trial) carries(s shape, max int) (bool, error) {
+	for _, n := range []int{s.headers() + bigPayload, max} {
+		s.n = n
+		b := s.build(t.dst)
+		err := t.send(b)
+		for i := 0; noMemory(err) && i < retries; i++ {
+			err = t.send(b)
+		}
+		if noMemory(err) && n == max {
+			continue // fragmented memory says nothing about the packet's shape
+		}
+		if err != nil {
+			return false, fmt.Errorf("send a frame of %d bytes: %w", n, err)
+		}
+		if ok, err := t.arrived(s.received()); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// arrived reports whether a packet of this length, as the raw socket counts, is
+// among those that were sent until now. It sends a marker behind them, and another
+// one if that gets lost: a new IPv6 address receives nothing until a kernel worker
+// has been there (addrconf_dad_work in net/ipv6/addrconf.c).
+func (t *trial) arrived(length int) (found bool, err error) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		t.markers++ // each has a length of its own
+		s := shape{v6: t.v6, n: marker + t.markers}
+		if err := t.send(s.build(t.dst)); err != nil {
+			return false, fmt.Errorf("send a frame of %d bytes: %w", s.n, err)
+		}
+		for {
+			n, _, err := unix.Recvfrom(t.raw, nil, unix.MSG_TRUNC) // the length, and no data
+			if errors.Is(err, unix.EAGAIN) {
+				break
+			}
+			switch {
+			case errors.Is(err, unix.EINTR):
+			case err != nil:
+				return false, err
+			case n == s.received():
+				return found, nil
+			case n == length:
+				found = true
+			}
+		}
+	}
+	return false, errors.New("no small packet arrives either")
+}

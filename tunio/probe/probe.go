@@ -1,0 +1,88 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Run tries the kernel. It needs CAP_SYS_ADMIN, to make a network namespace, and
+// /dev/net/tun for the TAP; what it lacks, Result.Why tells. It takes some tens of
+// milliseconds, most of them for the namespace.
+func Run() Result {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // fails for a bad pointer only
+	r := Result{Release: unix.ByteSliceToString(u.Release[:])}
+	r.Tap, r.Packet = byRelease(r.Release)
+	var err error
+	onThread(func() { err = r.try() })
+	r.Probed = err == nil
+	if err != nil {
+		r.Why = err.Error()
+	}
+	return r
+}
+
+// onThread runs fn on an OS thread that ends with it, and with it every change that
+// fn makes to the thread.
+func onThread(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if unix.Gettid() != unix.Getpid() {
+			fn()
+			return
+		}
+		// The main thread never ends: the runtime would park it where fn has left it.
+		// While it is held, the next goroutine runs on another.
+		onThread(fn)
+		runtime.UnlockOSThread()
+	}()
+	<-done
+}
+
+// try replaces in r what can be tried. It changes the calling thread for good.
+func (r *Result) try() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w (needs CAP_SYS_ADMIN)", err)
+		}
+		return fmt.Errorf("make a network namespace: %w", err)
+	}
+	pin()
+	l, err := newLab()
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return errors.Join(
+		wrap("TAP", l.tryTap(&r.Tap)),
+		wrap("packet socket", l.tryPacket(&r.Packet)),
+	)
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("probe %s: %w", what, err)
+}
+
+// pin keeps the thread on one CPU, if it may: what one CPU sends through a veth
+// arrives in order (enqueue_to_backlog in net/core/dev.c has a queue per CPU).
+func pin() {
+	var may, one unix.CPUSet
+	if unix.SchedGetaffinity(0, &may) != nil {
+		return
+	}
+	cpu := 0
+	for !may.IsSet(cpu) {
+		cpu++
+	}
+	one.Set(cpu)
+	_ = unix.SchedSetaffinity(0, &one)
+}
