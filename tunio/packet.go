@@ -1,0 +1,186 @@
+package tunio
+
+import (
+	"errors"
+	"io/fs"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/vnet"
+)
+
+const netRaw = "CAP_NET_RAW"
+
+// OpenPacket opens packet sockets on a device in the calling thread's network
+// namespace. They see what the device receives, not what leaves through it, and
+// share it by flow if there are several. The device is promiscuous while they are
+// open. It may be down.
+func OpenPacket(name string, queues int) (_ []*Queue, err error) {
+	if err := checkName(opPacket, name); err != nil {
+		return nil, err
+	}
+	if err := checkQueues(opPacket, name, queues); err != nil {
+		return nil, err
+	}
+	dev, found, err := lookup(opPacket, name)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, noDevice(opPacket, name, "ip -brief link  (lists the devices)")
+	}
+	if dev.hwType != unix.ARPHRD_ETHER && dev.hwType != unix.ARPHRD_LOOPBACK {
+		return nil, &OpError{opPacket, name,
+			causef(fs.ErrInvalid, "not an Ethernet device%s", dev.kindNote()),
+			"a device with link/ether in the output of ip link"}
+	}
+	var made []*Queue
+	defer func() {
+		if err != nil {
+			closeAll(made)
+		}
+	}()
+	group := 0
+	for range queues {
+		q, err := openPacket(name, dev.index)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, q)
+		if queues > 1 {
+			if group, err = joinFanout(q, len(made) == 1, group); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return made, nil
+}
+
+func openPacket(name string, index int) (_ *Queue, err error) {
+	// Protocol 0: nothing comes in before bind, from other devices above all.
+	fd, err := unix.Socket(unix.AF_PACKET,
+		unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err == unix.EPERM {
+		return nil, permission(opPacket, name, netRaw, err)
+	}
+	if err != nil {
+		return nil, &OpError{opPacket, name, err, ""}
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(fd)
+		}
+	}()
+	headerLen, err := setPacketHeader(fd, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range []struct {
+		op     string
+		option int
+	}{
+		{"ask for VLAN tags on", unix.PACKET_AUXDATA},
+		{"ignore outgoing frames of", unix.PACKET_IGNORE_OUTGOING},
+	} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, o.option, 1); err != nil {
+			return nil, &OpError{o.op, name, err, ""}
+		}
+	}
+	setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF)
+	setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF)
+	membership := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_PROMISC}
+	err = unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &membership)
+	if err != nil {
+		return nil, &OpError{"make promiscuous", name, err, ""}
+	}
+	// ETH_P_ALL also leaves it to the kernel to take a written frame's protocol from
+	// its EtherType (packet_parse_headers, Linux 5.1). A bound protocol that does not
+	// fit the frame would be ENOMEM for a super-packet.
+	const all = unix.ETH_P_ALL
+	address := &unix.SockaddrLinklayer{Protocol: bits.ReverseBytes16(all), Ifindex: index}
+	if err := unix.Bind(fd, address); err != nil {
+		return nil, &OpError{"bind packet socket to", name, err, ""}
+	}
+	return newQueue(fd, kindPacket, name, headerLen, Offloads{true, true, true, true, true})
+}
+
+// setPacketHeader asks for a virtio-net header and returns its length.
+func setPacketHeader(fd int, name string) (int, error) {
+	err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR_SZ, vnet.HeaderLen)
+	if err == nil {
+		return vnet.HeaderLen, nil
+	}
+	if unsupported(err) { // before Linux 6.4
+		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1)
+	}
+	if err != nil {
+		return 0, &OpError{"ask for virtio-net headers on", name, err, ""}
+	}
+	return vnet.MinHeaderLen, nil
+}
+
+// setBuffer sets a socket buffer to socketBuffer, or without CAP_NET_ADMIN to what
+// net.core.[rw]mem_max allows. A smaller one is no error: the kernel counts what
+// does not fit.
+func setBuffer(fd, force, plain int) {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, socketBuffer) != nil {
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, socketBuffer)
+	}
+}
+
+// joinFanout puts a socket into a group that the flows are spread over. The first
+// one makes the group, with a number that nobody in the namespace has, which is
+// the result.
+func joinFanout(q *Queue, first bool, group int) (int, error) {
+	// The group's own flag replaces the sockets' PACKET_IGNORE_OUTGOING (fanout_add).
+	value := unix.PACKET_FANOUT_HASH | unix.PACKET_FANOUT_FLAG_IGNORE_OUTGOING
+	if first {
+		value |= unix.PACKET_FANOUT_FLAG_UNIQUEID
+	}
+	err := unix.SetsockoptInt(q.fd, unix.SOL_PACKET, unix.PACKET_FANOUT, value<<16|group)
+	if err == nil && first {
+		group, err = unix.GetsockoptInt(q.fd, unix.SOL_PACKET, unix.PACKET_FANOUT)
+		group &= 0xffff
+	}
+	if err != nil {
+		// Kernels before 6.13 want the device up.
+		return 0, &OpError{"share among queues", q.name, err, "ip link set " + q.name + " up"}
+	}
+	return group, nil
+}
+
+// packetState is nil if the device of a packet socket is up, else vnet.ErrDown, or
+// vnet.ErrGone if it was deleted or moved away: the kernel then binds the socket
+// to -1 (packet_notifier). An ioctl on a socket looks into the socket's namespace,
+// whatever the calling thread's is.
+func packetState(fd int) error {
+	address, err := unix.Getsockname(fd)
+	if err != nil {
+		return vnet.ErrGone
+	}
+	bound, ok := address.(*unix.SockaddrLinklayer)
+	if !ok || bound.Ifindex <= 0 {
+		return vnet.ErrGone
+	}
+	ifr := new(unix.Ifreq)
+	ifr.SetUint32(uint32(bound.Ifindex))
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFNAME, ifr); err != nil {
+		return stateError(err)
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr); err != nil {
+		return stateError(err)
+	}
+	if ifr.Uint16()&unix.IFF_UP == 0 {
+		return vnet.ErrDown
+	}
+	return nil
+}
+
+// stateError is what it means that a device's state cannot be asked for.
+func stateError(err error) error {
+	if errors.Is(err, unix.ENODEV) {
+		return vnet.ErrGone
+	}
+	return nil // not a fact about the device
+}

@@ -1,0 +1,323 @@
+package tunio
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/vnet"
+)
+
+// kind is what a queue's descriptor is.
+type kind uint8
+
+const (
+	kindTap kind = iota
+	kindPacket
+	kindMacvtap
+	kindAdopted
+)
+
+const (
+	// MaxBatch is the greatest number of frames that ReadBatch returns.
+	MaxBatch = 64
+
+	// alignment of the slots in the arena: a cache line.
+	alignment = 64
+	// slotLen is the room that a read needs: the longest frame, its header, and at
+	// least a byte more, so that a longer one is seen to be.
+	slotLen = (vnet.HeaderLen + vnet.MaxFrame + 1 + alignment - 1) &^ (alignment - 1)
+	// arenaLen holds five frames of 389120 bytes, or 24 of a tap.
+	arenaLen = 2 << 20
+
+	// socketBuffer is asked of both directions of a socket: some forty of the
+	// greatest frames, 512 KiB each and counted twice by the kernel's truesize.
+	socketBuffer = 16 << 20
+)
+
+// Offloads is what a queue's kernel side may leave to its reader.
+type Offloads struct {
+	Csum bool // checksums: NeedsCsum
+	TSO4 bool // GSOTCPv4
+	TSO6 bool // GSOTCPv6
+	ECN  bool // TSO with CWR set
+	USO  bool // GSOUDPL4
+}
+
+// Queue is a descriptor that one worker reads. See the package's Ownership and
+// Concurrency.
+type Queue struct {
+	fd        int
+	kind      kind
+	name      string // of the device, for errors
+	headerLen int
+	offloads  Offloads
+	lock      int // macvtap: descriptor that holds the device's lock; else -1
+
+	arena []byte // mmap'ed
+	// wentDown says that a read answered ENETDOWN, which it does once, behind
+	// frames that were returned first.
+	wentDown bool
+	receive  receiver
+	polls    [2]unix.PollFd // fd, wakeup
+	timeout  unix.Timespec
+
+	mu          sync.Mutex
+	wakeup      int    // eventfd; closed under mu
+	closed      bool   // guarded by mu
+	kernelDrops uint64 // guarded by mu
+}
+
+// newQueue makes a queue of fd, which stays the caller's if it fails.
+func newQueue(fd int, k kind, name string, headerLen int, o Offloads) (_ *Queue, err error) {
+	wakeup, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, &OpError{"make eventfd for", name, err, ""}
+	}
+	arena, err := unix.Mmap(-1, 0, arenaLen,
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		unix.Close(wakeup)
+		return nil, &OpError{"map memory for", name, err, ""}
+	}
+	q := &Queue{
+		fd: fd, kind: k, name: name, headerLen: headerLen, offloads: o, lock: -1,
+		arena: arena, wakeup: wakeup,
+		polls: [2]unix.PollFd{
+			{Fd: int32(fd), Events: unix.POLLIN},
+			{Fd: int32(wakeup), Events: unix.POLLIN},
+		},
+	}
+	q.receive.wire()
+	return q, nil
+}
+
+// Adopt makes a queue of a descriptor that somebody else opened: one that moves a
+// header of headerLen bytes and a frame in each read and write, as a tap does, or
+// a SOCK_SEQPACKET socket. The descriptor becomes the queue's and is made
+// non-blocking; if Adopt fails it stays the caller's.
+func Adopt(fd int, name string, headerLen int) (*Queue, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, &OpError{"adopt", name, err, ""}
+	}
+	return newQueue(fd, kindAdopted, name, headerLen, Offloads{true, true, true, true, true})
+}
+
+// Offloads is what the kernel may leave to the reader: for a tap and a macvtap
+// what it granted, for a packet socket everything, since it shows frames as they
+// cross the device.
+func (q *Queue) Offloads() Offloads { return q.offloads }
+
+// HeaderLen is the length of the virtio-net header on the descriptor.
+func (q *Queue) HeaderLen() int { return q.headerLen }
+
+// Close gives back the descriptors and the arena. A second call does nothing.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.closed = true
+	err := unix.Close(q.fd)
+	unix.Close(q.wakeup)
+	if q.lock >= 0 {
+		unix.Close(q.lock)
+	}
+	unix.Munmap(q.arena)
+	q.arena = nil
+	q.receive.unwire()
+	if err != nil {
+		return &OpError{"close", q.name, err, ""}
+	}
+	return nil
+}
+
+// closeAll closes what an Open function has made so far.
+func closeAll(queues []*Queue) {
+	for _, q := range queues {
+		q.Close()
+	}
+}
+
+// Wake ends the current ReadBatch, or the next one if none is running.
+func (q *Queue) Wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		// EAGAIN only says that 2^64-2 calls are waiting already.
+		unix.Write(q.wakeup, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// KernelDrops is the number of frames that the kernel dropped in front of a
+// packet socket since it was opened, and 0 for other kinds.
+func (q *Queue) KernelDrops() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.kind == kindPacket && !q.closed {
+		// The kernel's counter starts again with each look (packet_getsockopt).
+		s, err := unix.GetsockoptTpacketStats(q.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+		if err == nil {
+			q.kernelDrops += uint64(s.Drops)
+		}
+	}
+	return q.kernelDrops
+}
+
+// ReadBatch resets b and fills it with what is there; if nothing is, it waits.
+// It returns with frames or counted discards, after wait (negative: no bound) or
+// after Wake. vnet.ErrDown comes at once when a packet socket's device goes down and
+// then after each wait until it is up; vnet.ErrGone and any other error are final.
+// Frames are in one piece and borrow the arena until the next call.
+func (q *Queue) ReadBatch(b *vnet.Batch, wait time.Duration) error {
+	b.Reset()
+	if q.wentDown {
+		q.wentDown = false
+		if err := q.state(); err != nil {
+			return err
+		}
+	}
+	var timeout *unix.Timespec
+	if wait >= 0 {
+		q.timeout = unix.NsecToTimespec(int64(wait))
+		timeout = &q.timeout // ppoll leaves in it what is left of the wait
+	}
+	for failed := false; ; {
+		reads, err := q.drain(b)
+		if reads > 0 {
+			q.wentDown = err == vnet.ErrDown
+			return nil // any other error comes again
+		}
+		if err == vnet.ErrDown || failed && err == nil {
+			// The first is stale if the device is up again; the second is a packet
+			// socket's error that a transmitter has fetched.
+			err = q.state()
+			if err == nil && q.kind != kindPacket {
+				err = vnet.ErrGone
+			}
+		}
+		if err != nil {
+			return err
+		}
+		var ready bool
+		ready, failed, err = q.poll(timeout)
+		if err != nil {
+			return err
+		}
+		if !ready {
+			return q.state()
+		}
+	}
+}
+
+// drain reads without waiting until the descriptor is empty, or b or the arena
+// full. reads counts the frames and the discards.
+func (q *Queue) drain(b *vnet.Batch) (reads int, err error) {
+	free := q.arena
+	for reads < MaxBatch && !b.Full() && len(free) >= slotLen {
+		buf := free[:slotLen]
+		n, truncated, errno := q.read(buf)
+		switch errno {
+		case 0:
+		case unix.EAGAIN:
+			return reads, nil
+		case unix.EINTR:
+			continue
+		case unix.EINVAL:
+			// The frame is gone: virtio_net_hdr_from_skb has no word for its GSO
+			// type, SCTP's for instance.
+			reads++
+			b.Discarded[vnet.DropUnsupportedGSO]++
+			continue
+		default:
+			return reads, q.readError(errno)
+		}
+		if n == 0 && q.hungUp() {
+			return reads, vnet.ErrGone
+		}
+		reads++
+		if d := q.deliver(b, buf[:min(n, slotLen)], truncated || n >= slotLen); d != vnet.Keep {
+			b.Discarded[d]++
+			continue
+		}
+		free = free[(n+alignment-1)&^(alignment-1):]
+	}
+	return reads, nil
+}
+
+// deliver adds the header and the frame in buf to b.
+func (q *Queue) deliver(b *vnet.Batch, buf []byte, truncated bool) vnet.Drop {
+	if truncated {
+		return vnet.DropTruncated
+	}
+	if len(buf) < q.headerLen {
+		return vnet.DropBadHeader
+	}
+	var h vnet.Header
+	h.Decode(buf)
+	frame := buf[q.headerLen:]
+	if q.kind == kindPacket {
+		if t := q.receive.tag(); t.valid {
+			var d vnet.Drop
+			if frame, d = t.insert(buf, q.headerLen, &h); d != vnet.Keep {
+				return d
+			}
+		}
+	}
+	f := b.Next()
+	f.Hdr = h
+	f.Head = frame[:len(frame):len(frame)]
+	f.Body = nil
+	return vnet.Keep
+}
+
+// poll waits for something to read, until timeout or Wake, and then says that
+// nothing is ready. failed tells of an error or a hang-up on the descriptor.
+func (q *Queue) poll(timeout *unix.Timespec) (ready, failed bool, err error) {
+	if err := ppoll(q.polls[:], timeout); err != nil {
+		return false, false, &OpError{"poll", q.name, err, ""}
+	}
+	if q.polls[1].Revents != 0 {
+		var count [8]byte
+		unix.Read(q.wakeup, count[:])
+		return false, false, nil
+	}
+	const failure = unix.POLLERR | unix.POLLHUP | unix.POLLNVAL
+	return q.polls[0].Revents != 0, q.polls[0].Revents&failure != 0, nil
+}
+
+// hungUp reports whether an adopted socket's peer has closed it: its reads then
+// return 0, as they do for an empty message.
+func (q *Queue) hungUp() bool {
+	if q.kind != kindAdopted {
+		return false
+	}
+	p := [1]unix.PollFd{{Fd: int32(q.fd)}}
+	return ppoll(p[:], new(unix.Timespec)) == nil && p[0].Revents&unix.POLLHUP != 0
+}
+
+// state asks whether the device behind the queue is up: nil, vnet.ErrDown or
+// vnet.ErrGone. Taps need no question, they answer reads with EBADFD, and that
+// they are down cannot be asked from another namespace.
+func (q *Queue) state() error {
+	switch q.kind {
+	case kindPacket:
+		return packetState(q.fd)
+	case kindMacvtap:
+		return macvtapState(q.fd)
+	}
+	return nil
+}
+
+// ppoll waits for an event, at most timeout (nil: for ever). Signals, the
+// runtime's own above all, do not end it: the kernel leaves in timeout what is
+// left of it (poll_select_finish, fs/select.c).
+func ppoll(polls []unix.PollFd, timeout *unix.Timespec) error {
+	for {
+		if _, err := unix.Ppoll(polls, timeout, nil); err != unix.EINTR {
+			return err
+		}
+	}
+}
