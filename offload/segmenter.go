@@ -203,9 +203,12 @@ func (s *Segmenter) pass(out *vnet.Batch) {
 	head := out.Scratch(s.p.Payload)
 	copy(head, s.f.Head)
 	o := out.Next()
-	o.Hdr = s.f.Hdr
-	o.Hdr.GSO, o.Hdr.GSOSize = vnet.GSONone, 0
-	o.Hdr.HdrLen = uint16(len(head))
+	o.Hdr = vnet.Header{
+		Flags:      s.f.Hdr.Flags & (vnet.NeedsCsum | vnet.DataValid),
+		HdrLen:     uint16(len(head)),
+		CsumStart:  s.f.Hdr.CsumStart,
+		CsumOffset: s.f.Hdr.CsumOffset,
+	}
 	o.Head = head
 	o.Body = out.Slice(s.f, s.p.Payload, s.payload)
 }
