@@ -90,8 +90,19 @@ var binary = sync.OnceValues(func() (string, error) {
 	return file, nil
 })
 
-// Main runs m and then removes the switch that Sluice built. A package that calls
-// Sluice calls this from its TestMain.
+// Binary is the file of the switch, built once a process. Main removes it.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binaryUsed.Store(true)
+	file, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Main runs m and then removes the switch that Binary built. A package that calls
+// Binary or Sluice calls this from its TestMain.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if binaryUsed.Load() {
@@ -106,11 +117,7 @@ func Main(m *testing.M) int {
 // the conservation laws. A failed test shows the switch's log.
 func Sluice(t testing.TB, ns *netns.Namespace, args ...string) *netns.Sluice {
 	t.Helper()
-	binaryUsed.Store(true)
-	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := Binary(t)
 	// t's context ends before its cleanups, which ask the switch for its summary.
 	s, err := ns.Sluice(context.WithoutCancel(t.Context()), file, args...)
 	Need(t, err)
