@@ -24,6 +24,11 @@ const iperfGrace = 15 * time.Second
 type Load struct {
 	Seconds int
 	Bytes   int64
+
+	// Congestion names the sender's congestion control; empty: the namespace's own.
+	// As an option of the socket it may be any that the kernel has; the sysctl of
+	// a namespace takes only those of net.ipv4.tcp_allowed_congestion_control.
+	Congestion string
 }
 
 // IperfResult is what one TCP stream of iperf3 reached.
@@ -34,7 +39,9 @@ type IperfResult struct {
 }
 
 // Iperf sends one TCP stream from client to server's address with iperf3.
-func (l *Lab) Iperf(ctx context.Context, client, server *Namespace, address string, load Load) (IperfResult, error) {
+func (l *Lab) Iperf(
+	ctx context.Context, client, server *Namespace, address string, load Load,
+) (IperfResult, error) {
 	limit := iperfGrace + time.Duration(load.Seconds)*time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
@@ -61,6 +68,9 @@ func (l *Lab) Iperf(ctx context.Context, client, server *Namespace, address stri
 		args = append(args, "-n", strconv.FormatInt(load.Bytes, 10))
 	} else {
 		args = append(args, "-t", strconv.Itoa(load.Seconds))
+	}
+	if load.Congestion != "" {
+		args = append(args, "-C", load.Congestion)
 	}
 	out, runErr := client.Run(ctx, "iperf3", args...)
 	result, err := parseIperf(out)

@@ -29,7 +29,9 @@ type Process struct {
 // Start starts a command and returns at once. It is killed, with its process
 // group, when ctx ends, when the laboratory closes, and when its maker dies.
 // stdout may be nil.
-func (ns *Namespace) Start(ctx context.Context, stdout io.Writer, name string, args ...string) (*Process, error) {
+func (ns *Namespace) Start(
+	ctx context.Context, stdout io.Writer, name string, args ...string,
+) (*Process, error) {
 	file, err := exec.LookPath(name)
 	if err != nil {
 		return nil, fmt.Errorf("netns: %w", err)

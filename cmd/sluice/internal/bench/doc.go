@@ -1,0 +1,27 @@
+// Package bench reproduces the mixed-capability cases of BIG TCP and measures
+// them: a sender that makes super-packets of up to 389120 bytes, and an egress
+// that takes 64 KiB.
+//
+// Each sample builds its own laboratory of three namespaces, so that nothing
+// (TCP metrics, neighbours, forwarding entries) is left over from another case:
+//
+//	 sender            switch               receiver
+//	[ eth0 ]-veth-[ vA   ...   vB ]-veth-[ eth0 ]    packet-to-packet, bridge
+//	[ eth0 ]-veth-[ vA   ...            tap0    ]    packet-to-tap
+//
+// In the middle is `sluice run`, or a Linux bridge over the same veths: what
+// there is without Sluice. Rounds are interleaved (every case once, then every
+// case again), so that a machine that slows down or speeds up does so to all.
+//
+// # Honesty
+//
+// Every sample shows, by the greatest frame in and out, that it was the case
+// it is called. One that was not is reported as skipped, with the reason, never
+// as a number. What a kernel cannot do is found from the limits that the
+// switch itself reports, not from the kernel's version.
+//
+// # Units
+//
+// Rates are Gbit/s of TCP payload that the receiver counted. Sizes are bytes of
+// a frame, Ethernet header included.
+package bench

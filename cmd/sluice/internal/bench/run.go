@@ -1,0 +1,280 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/integration/netns"
+	"sluice/summary"
+)
+
+// warmUp is sent before each measurement, untimed: it opens TCP's window, fills
+// the neighbour tables and the FDB, and is what a bridge's frames are measured
+// by. In bytes.
+const warmUp = 64 << 20
+
+// Config says how much to measure.
+type Config struct {
+	Rounds  int      // samples per case
+	Seconds int      // length of a sample
+	Paths   []string // a subset of Paths; nil: all
+	Binary  string   // the sluice executable
+	Log     io.Writer
+
+	// Congestion names the sender's congestion control; empty: the system's default.
+	// It decides much: one that paces (bbr) shapes the super-packets themselves.
+	Congestion string
+}
+
+// ErrFailed is returned with a report in which a case failed, as its Skipped
+// field tells.
+var ErrFailed = errors.New("bench: a case failed")
+
+// Run measures. It returns a report also with ErrFailed. The namespaces are
+// gone when it returns, also when ctx ended.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	if err := checkMachine(); err != nil {
+		return nil, err
+	}
+	if c.Congestion == "" {
+		c.Congestion = readCongestion("tcp_congestion_control")
+	}
+	if available := readCongestion("tcp_available_congestion_control"); !slices.Contains(
+		strings.Fields(available), c.Congestion) {
+		return nil, fmt.Errorf("bench: congestion control %q is not among this kernel's: %s",
+			c.Congestion, available)
+	}
+	var cases []*measurement
+	for _, path := range Paths {
+		if c.Paths != nil && !slices.Contains(c.Paths, path) {
+			continue
+		}
+		scenarios := switchScenarios
+		if path == Bridge {
+			scenarios = bridgeScenarios
+		}
+		for f := range families {
+			for _, s := range scenarios {
+				cases = append(cases, &measurement{
+					scenario: s, path: path, family: f, config: &c,
+					result: Case{Case: s.name, Path: path, Family: families[f].name},
+				})
+			}
+		}
+	}
+	failed := false
+	for round := range c.Rounds {
+		start := time.Now()
+		for _, m := range cases {
+			if m.result.Skipped != "" {
+				continue
+			}
+			err := m.sample(ctx)
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("bench: interrupted in round %d: %w", round+1, context.Cause(ctx))
+			}
+			if err != nil {
+				failed = true
+				m.skip(fmt.Sprintf("failed in round %d: %v", round+1, err))
+			}
+		}
+		fmt.Fprintf(c.Log, "round %d of %d: %v\n", round+1, c.Rounds, time.Since(start).Round(time.Second))
+	}
+	report := newReport(c, cases)
+	if failed {
+		return report, ErrFailed
+	}
+	return report, nil
+}
+
+// checkMachine tells what is missing before anything is built.
+func checkMachine() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("bench: %w: it makes network namespaces, run it as root", os.ErrPermission)
+	}
+	for program, pkg := range map[string]string{"iperf3": "iperf3", "ip": "iproute2"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("bench: %s is missing (apt-get install %s): %w", program, pkg, err)
+		}
+	}
+	return nil
+}
+
+// readCongestion reads one of the kernel's parameters about congestion control.
+func readCongestion(name string) string {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/" + name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// measurement is one case over one path in one family, under way.
+type measurement struct {
+	scenario
+	path   string
+	family int // index of families
+	config *Config
+	able   bool // the switch's limits allow the case
+
+	result Case
+}
+
+// skip drops what was measured: a case has numbers or a reason.
+func (m *measurement) skip(why string) {
+	m.result.Skipped = why
+	m.result.Samples, m.result.Retransmits = nil, 0
+}
+
+// sample builds a laboratory and measures once. It skips the case when the
+// kernel cannot do it, or did something else.
+func (m *measurement) sample(ctx context.Context) (err error) {
+	lab := netns.New("bench")
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	s, err := newSite(lab, m)
+	if err != nil {
+		return err
+	}
+	if !m.able && m.path != Bridge {
+		why, err := s.cannot(ctx)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			m.skip(why)
+			return nil
+		}
+		m.able = true
+	}
+	r, in, out, err := s.measure(ctx)
+	if err != nil {
+		return err
+	}
+	m.result.MaxIn, m.result.MaxOut = max(m.result.MaxIn, in), max(m.result.MaxOut, out)
+	if why := m.wasItself(in, out); why != "" {
+		m.skip(why)
+		return nil
+	}
+	m.result.Samples = append(m.result.Samples, r.Gbits)
+	m.result.Retransmits += r.Retransmits
+	return nil
+}
+
+// site is the laboratory of one sample.
+type site struct {
+	*measurement
+	lab                   *netns.Lab
+	sender, mid, receiver *netns.Namespace
+}
+
+// newSite builds everything but what switches.
+func newSite(lab *netns.Lab, m *measurement) (*site, error) {
+	s := &site{
+		measurement: m, lab: lab,
+		sender: lab.Namespace("sender"), mid: lab.Namespace("switch"), receiver: lab.Namespace("receiver"),
+	}
+	s.mid.Silent()
+	lab.Veth(s.sender, "eth0", s.mid, "vA", netns.Link{MTU: mtu, GSO: m.scenario.sender})
+	s.address(s.sender, "eth0", families[m.family].sender)
+	if m.path != PacketToTap { // the switch makes the tap
+		lab.Veth(s.receiver, "eth0", s.mid, "vB", netns.Link{MTU: mtu, GSO: m.egress})
+		s.address(s.receiver, "eth0", families[m.family].receiver)
+	}
+	return s, lab.Err()
+}
+
+func (s *site) address(ns *netns.Namespace, device, address string) {
+	ns.Address(device, address+families[s.family].mask)
+}
+
+// cannot starts the switch only to ask for its egress's limits.
+func (s *site) cannot(ctx context.Context) (why string, err error) {
+	sw, err := s.mid.Sluice(ctx, s.config.Binary, s.ports(s.path, s.receiver.Name)...)
+	if err != nil {
+		return "", err
+	}
+	_, egress, err := ends(sw)
+	if err != nil {
+		return "", err
+	}
+	return s.scenario.cannot(families[s.family].name, &egress.Limits), nil
+}
+
+// measure sends the warm-up and the timed stream, and tells the greatest frames
+// that came in and went out.
+func (s *site) measure(ctx context.Context) (r netns.IperfResult, in, out int, err error) {
+	if s.path == Bridge {
+		return s.measureBridge(ctx)
+	}
+	sw, err := s.mid.Sluice(ctx, s.config.Binary, s.ports(s.path, s.receiver.Name)...)
+	if err != nil {
+		return r, 0, 0, err
+	}
+	if s.path == PacketToTap {
+		s.receiver.SetLink("tap0", netns.Link{})
+		s.address(s.receiver, "tap0", families[s.family].receiver)
+		if err := s.lab.Err(); err != nil {
+			return r, 0, 0, err
+		}
+	}
+	if _, err = s.stream(ctx, netns.Load{Bytes: warmUp}); err == nil {
+		r, err = s.stream(ctx, netns.Load{Seconds: s.config.Seconds})
+	}
+	ingress, egress, stopErr := ends(sw)
+	if err := errors.Join(err, stopErr); err != nil {
+		return r, 0, 0, err
+	}
+	if why := s.wasCut(&egress.TX); why != "" {
+		return r, 0, 0, errors.New(why)
+	}
+	return r, ingress.RX.MaxFrame, egress.TX.MaxFrame, nil
+}
+
+// measureBridge measures frames during the warm-up only: a capture would cost
+// the timed stream much.
+func (s *site) measureBridge(ctx context.Context) (r netns.IperfResult, in, out int, err error) {
+	s.mid.Bridge("br0", "vA", "vB")
+	if err := s.lab.Err(); err != nil {
+		return r, 0, 0, err
+	}
+	before, err := s.mid.MeasureFrames("vA")
+	if err != nil {
+		return r, 0, 0, err
+	}
+	behind, err := s.receiver.MeasureFrames("eth0")
+	if err != nil {
+		return r, 0, 0, err
+	}
+	_, err = s.stream(ctx, netns.Load{Bytes: warmUp})
+	if err := errors.Join(err, before.Stop(), behind.Stop()); err != nil {
+		return r, 0, 0, err
+	}
+	r, err = s.stream(ctx, netns.Load{Seconds: s.config.Seconds})
+	return r, before.MaxIn(), behind.MaxIn(), err
+}
+
+func (s *site) stream(ctx context.Context, load netns.Load) (netns.IperfResult, error) {
+	load.Congestion = s.config.Congestion
+	return s.lab.Iperf(ctx, s.sender, s.receiver, families[s.family].receiver, load)
+}
+
+// ends stops the switch and returns its ports' last state. A switch that lost
+// count of its frames measured nothing that can be trusted.
+func ends(sw *netns.Sluice) (ingress, egress *summary.Port, err error) {
+	sum, err := sw.Stop()
+	if err != nil {
+		return nil, nil, err
+	}
+	ingress, egress = sum.Port("a"), sum.Port("b")
+	if ingress == nil || egress == nil {
+		return nil, nil, errors.New("the switch's summary lacks a port")
+	}
+	return ingress, egress, sum.Conserved()
+}

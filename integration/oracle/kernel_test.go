@@ -1,0 +1,193 @@
+package oracle_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
+	"sluice/vnet"
+	"sluice/vnet/vnettest"
+)
+
+const (
+	tapName  = "tap0"
+	vethName = "veth0"
+	// mtu is the greatest of a tap (tun_net_init: 65535 less the Ethernet header). The
+	// kernel drops single segments that are longer (is_skb_forwardable).
+	mtu = 65521
+	// captureBytes bounds what is written during one capture, so that a reader that is
+	// not scheduled in time loses nothing.
+	captureBytes = 16 << 20
+	// memoryWait bounds how long a write waits for memory: a frame of 512 KiB needs
+	// pages of 32 KiB.
+	memoryWait = 5 * time.Second
+	// markerType is an EtherType for experiments (IEEE 802, 9.2.3.5).
+	markerType = 0x88b5
+)
+
+// kernel is Linux as a segmenter; see the package's documentation.
+type kernel struct {
+	sw  *netns.Namespace
+	tap int
+}
+
+// answer is what the kernel made of one frame.
+type answer struct {
+	packets [][]byte
+	err     error // of the write
+}
+
+func newKernel(t *testing.T) *kernel {
+	t.Helper()
+	lab := netnstest.New(t)
+	k := &kernel{sw: lab.Namespace("sw"), tap: -1}
+	far := lab.Namespace("far")
+	k.sw.Silent()
+	far.Silent()
+	lab.Veth(k.sw, vethName, far, vethName, netns.Link{MTU: mtu})
+	for _, features := range [][]string{
+		netns.TCPSegmentation, netns.UDPSegmentation, netns.TransmitChecksum,
+	} {
+		k.sw.Offloads(vethName, false, features...)
+	}
+	netnstest.Need(t, lab.Err())
+	netnstest.Need(t, k.sw.Do(k.openTap))
+	t.Cleanup(func() { unix.Close(k.tap) })
+	k.sw.SetLink(tapName, netns.Link{MTU: mtu})
+	k.sw.Bridge("br0", tapName, vethName)
+	netnstest.Need(t, lab.Err())
+	return k
+}
+
+// openTap makes the tap. It shares nothing with package tunio on purpose.
+func (k *kernel) openTap() (err error) {
+	k.tap, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	ifr, err := unix.NewIfreq(tapName)
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	return errors.Join(
+		unix.IoctlIfreq(k.tap, unix.TUNSETIFF, ifr),
+		unix.IoctlSetPointerInt(k.tap, unix.TUNSETVNETHDRSZ, vnet.HeaderLen),
+		unix.IoctlSetPointerInt(k.tap, unix.TUNSETVNETLE, 1),
+	)
+}
+
+// wire is what the kernel makes of each frame.
+func (k *kernel) wire(t testing.TB, frames ...vnet.Frame) []answer {
+	t.Helper()
+	var answers []answer
+	for len(frames) > 0 {
+		n, size := 0, 0
+		for n < len(frames) && size < captureBytes {
+			size += frames[n].Len()
+			n++
+		}
+		answers = append(answers, k.wireSome(t, frames[:n])...)
+		frames = frames[n:]
+	}
+	return answers
+}
+
+// wireSome is wire for what one capture may hold.
+func (k *kernel) wireSome(t testing.TB, frames []vnet.Frame) []answer {
+	t.Helper()
+	capture, err := k.sw.CaptureFrames(vethName)
+	netnstest.Need(t, err)
+	answers := make([]answer, len(frames))
+	for i := range frames {
+		if answers[i].err = k.write(&frames[i]); errors.Is(answers[i].err, unix.ENOBUFS) {
+			t.Fatalf("the kernel has no memory for a frame of %d bytes", frames[i].Len())
+		}
+		marker := marker(i)
+		if err := k.write(&marker); err != nil {
+			t.Fatalf("marker: %v", err)
+		}
+	}
+	if err := capture.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	for _, c := range capture.Frames() {
+		if !c.Outgoing || !bytes.Equal(c.Data[6:12], source) {
+			continue // the namespace's own: the bridge joins multicast groups
+		}
+		if binary.BigEndian.Uint16(c.Data[12:]) != markerType {
+			if i == len(frames) {
+				t.Fatalf("behind the last marker: %x", c.Data)
+			}
+			if c.Unchecked {
+				t.Fatalf("the kernel did not finish the checksum of %x", c.Data)
+			}
+			answers[i].packets = append(answers[i].packets, c.Data)
+			continue
+		}
+		if want := marker(i); !bytes.Equal(c.Data, want.Head) {
+			t.Fatalf("marker %x, want %x", c.Data, want.Head)
+		}
+		i++
+	}
+	if i != len(frames) {
+		t.Fatalf("%d markers were captured, want %d", i, len(frames))
+	}
+	return answers
+}
+
+// packets is what the kernel makes of all frames together, none of which it may
+// refuse.
+func (k *kernel) packets(t testing.TB, frames ...vnet.Frame) [][]byte {
+	t.Helper()
+	return answered(t, frames, k.wire(t, frames...))
+}
+
+// answered is the packets of all answers, none of which may be a refusal.
+func answered(t testing.TB, frames []vnet.Frame, answers []answer) (packets [][]byte) {
+	t.Helper()
+	for i, a := range answers {
+		if a.err != nil {
+			t.Fatalf("the kernel refuses frame %d, header %+v: %v", i, frames[i].Hdr, a.err)
+		}
+		packets = append(packets, a.packets...)
+	}
+	return packets
+}
+
+// source is the address that all frames of tests come from.
+var source = vnettest.Super(vnettest.Spec{}).Head[6:12]
+
+// marker is a frame that tells where the packets of frame i end.
+func marker(i int) vnet.Frame {
+	b := make([]byte, 60)
+	copy(b, vnettest.Super(vnettest.Spec{}).Head[:vnet.EthLen])
+	binary.BigEndian.PutUint16(b[12:], markerType)
+	binary.BigEndian.PutUint32(b[14:], uint32(i))
+	return vnet.Frame{Head: b}
+}
+
+// write writes f into the tap. It waits for memory.
+func (k *kernel) write(f *vnet.Frame) error {
+	header := make([]byte, vnet.HeaderLen)
+	f.Hdr.Encode(header)
+	b := f.AppendTo(header)
+	for deadline := time.Now().Add(memoryWait); ; time.Sleep(time.Millisecond) {
+		n, err := unix.Write(k.tap, b)
+		switch {
+		case err == unix.EINTR, err == unix.ENOBUFS && time.Now().Before(deadline):
+			continue
+		case err == nil && n != len(b):
+			return fmt.Errorf("%d of %d bytes were written", n, len(b))
+		}
+		return err
+	}
+}
