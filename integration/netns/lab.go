@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,7 +105,7 @@ func (l *Lab) Close() error {
 	l.namespaces, l.stops = nil, nil
 	l.mu.Unlock()
 
-	for _, stop := range stops {
+	for _, stop := range slices.Backward(stops) { // a process ends before its file goes
 		stop()
 	}
 	var errs []error
