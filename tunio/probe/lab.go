@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"sluice/tunio"
 	"sluice/vnet"
 )
 
@@ -88,30 +88,19 @@ func (l *lab) close() {
 	}
 }
 
-// tryTap tries what is written to a TAP. The TAP ends with its descriptor.
+// tryTap tries what is written to a TAP, which ends with its queue.
 func (l *lab) tryTap(a *Ability) error {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
-	}
-	defer unix.Close(fd)
 	const name = "tap0"
-	req, err := unix.NewIfreq(name)
+	queues, err := tunio.OpenTap(tunio.TapConfig{Name: name, Queues: 1, Create: true})
 	if err != nil {
 		return err
 	}
-	req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
-		return fmt.Errorf("make TAP: %w", err)
-	}
+	defer queues[0].Close()
 	tap, err := l.netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
-	return l.try(a, tap, func(b []byte) error {
-		_, err := unix.Write(fd, b)
-		return err
-	})
+	return l.try(a, queues[0], tap)
 }
 
 // tryPacket tries what a packet socket sends through one end of a veth, and what
@@ -136,114 +125,103 @@ func (l *lab) tryPacket(a *Ability) error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	queues, err := tunio.OpenPacket(attrs.Name, 1)
 	if err != nil {
-		return fmt.Errorf("open packet socket: %w", err)
+		return err
 	}
-	defer unix.Close(fd)
-	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
-		return fmt.Errorf("set PACKET_VNET_HDR: %w", err)
-	}
-	to := &unix.SockaddrLinklayer{Ifindex: pair.Index}
-	send := func(b []byte) error { return unix.Sendto(fd, b, 0, to) }
+	defer queues[0].Close()
 	// The peer first: a netdev that comes up while it has no carrier drops what is
 	// sent until the kernel's link watch has been there.
-	return l.try(a, peer, send, pair)
+	return l.try(a, queues[0], peer, pair)
 }
 
 // try gives the receiving netdev an address, sets it and then the others up, and
-// replaces in a what send shows.
-func (l *lab) try(a *Ability, receiver netlink.Link, send func([]byte) error, others ...netlink.Link) error {
+// replaces in a what writes to q show.
+func (l *lab) try(a *Ability, q *tunio.Queue, receiver netlink.Link, others ...netlink.Link) error {
 	for _, link := range append([]netlink.Link{receiver}, others...) {
 		if err := l.netlink.LinkSetUp(link); err != nil {
 			return err
 		}
 	}
-	if err := l.addAddress(receiver, receiver4.String(), 0); err != nil {
-		return err
-	}
-	t := trial{send: send, dst: receiver.Attrs().HardwareAddr, raw: l.raw4}
-	if _, err := t.arrived(0); err != nil {
+	t := trial{out: q.Transmitter(), dst: receiver.Attrs().HardwareAddr}
+	if err := t.begin(l, receiver, false); err != nil {
 		return err
 	}
 	max, err := t.maxWrite()
 	if err != nil {
 		return err
 	}
-	big := max > legacyMaxFrame
-	a.MaxWrite = max
-	ok := false
-	if big {
-		if ok, err = t.carries(shape{}, max); err != nil {
-			return err
-		}
+	ok, err := t.carries(shape{}, max)
+	if err != nil {
+		return err
 	}
-	a.IPv4 = ok
-
-	if l.raw6 < 0 {
-		return fmt.Errorf("IPv6: %w", unix.EAFNOSUPPORT)
-	}
-	// An address needs no neighbour to ask whether it is taken.
-	if err := l.addAddress(receiver, receiver6.String(), unix.IFA_F_NODAD); err != nil {
+	a.MaxWrite, a.IPv4 = max, ok
+	if err := t.begin(l, receiver, true); err != nil {
 		return fmt.Errorf("IPv6: %w", err)
 	}
-	t.raw, t.v6 = l.raw6, true
-	if _, err := t.arrived(0); err != nil {
+	form, err := t.form(max)
+	if err != nil {
 		return fmt.Errorf("IPv6: %w", err)
-	}
-	form := vnet.FormNone
-	// Plain first: from 7.0 on the hop-by-hop header is copied to each segment when
-	// such a packet is cut further on.
-	for _, f := range []vnet.Form{vnet.FormPlain, vnet.FormHBH} {
-		if !big || form != vnet.FormNone {
-			break
-		}
-		ok, err := t.carries(shape{v6: true, form: f}, max)
-		if err != nil {
-			return fmt.Errorf("IPv6: %w", err)
-		}
-		if ok {
-			form = f
-		}
 	}
 	a.IPv6 = form
 	return nil
 }
 
-func (l *lab) addAddress(link netlink.Link, address string, flags int) error {
-	addr, err := netlink.ParseAddr(address)
-	if err != nil {
-		return err
-	}
-	addr.Flags = flags
-	if err := l.netlink.AddrAdd(link, addr); err != nil {
-		return fmt.Errorf("add address %s: %w", address, err)
-	}
-	return nil
-}
-
 // trial is one way to send, and where it ends.
 type trial struct {
-	send func([]byte) error
-	dst  net.HardwareAddr
-	raw  int  // the socket that receives,
-	v6   bool // and its family
+	out *tunio.Transmitter
+	dst net.HardwareAddr
+	raw int  // the socket that receives,
+	v6  bool // and its family
 
 	markers int // sent
 }
 
-// maxWrite is the length of the longest frame that send does not refuse as too
-// long, up to vnet.MaxFrame. No memory is another matter: it may be there next time.
+// begin turns to IPv4 or IPv6: it gives the receiving netdev an address and waits
+// until packets for it arrive.
+func (t *trial) begin(l *lab, receiver netlink.Link, v6 bool) error {
+	t.raw, t.v6 = l.raw4, v6
+	address, flags := receiver4, 0
+	if v6 {
+		t.raw = l.raw6
+		address, flags = receiver6, unix.IFA_F_NODAD // there is no neighbour to ask whether it is taken
+	}
+	if t.raw < 0 {
+		return unix.EAFNOSUPPORT
+	}
+	addr, err := netlink.ParseAddr(address.String())
+	if err != nil {
+		return err
+	}
+	addr.Flags = flags
+	if err := l.netlink.AddrAdd(receiver, addr); err != nil {
+		return fmt.Errorf("add address %s: %w", address, err)
+	}
+	_, err = t.arrived(0)
+	return err
+}
+
+// send writes one frame. The error is the kernel's.
+func (t *trial) send(s shape) error {
+	_, _, err := t.out.WriteBatch([]vnet.Frame{s.build(t.dst)})
+	if err != nil {
+		return fmt.Errorf("write a frame of %d bytes: %w", s.n, err)
+	}
+	return nil
+}
+
+// maxWrite is the length of the longest frame that is not refused as too long,
+// up to vnet.MaxFrame. No memory is another matter: it may be there next time.
 func (t *trial) maxWrite() (int, error) {
 	taken, refused := legacyMaxFrame, vnet.MaxFrame+1
 	for try := vnet.MaxFrame; refused-taken > 1; try = (taken + refused) / 2 {
-		switch err := t.send(shape{n: try}.build(t.dst)); {
+		switch err := t.send(shape{n: try}); {
 		case err == nil, noMemory(err):
 			taken = try
 		case errors.Is(err, unix.EMSGSIZE):
 			refused = try
 		default:
-			return 0, fmt.Errorf("send a frame of %d bytes: %w", try, err)
+			return 0, err
 		}
 	}
 	_, err := t.arrived(0)
@@ -252,21 +230,37 @@ func (t *trial) maxWrite() (int, error) {
 
 func noMemory(err error) bool { return errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) }
 
+// form is the form in which IPv6 packets reach the receiver. Plain comes first: from
+// 7.0 on the kernel takes the hop-by-hop header for one like any other, and copies
+// it to every segment that it may have to cut later.
+func (t *trial) form(max int) (vnet.Form, error) {
+	for _, form := range []vnet.Form{vnet.FormPlain, vnet.FormHBH} {
+		if ok, err := t.carries(shape{v6: true, form: form}, max); ok || err != nil {
+			return form, err
+		}
+	}
+	return vnet.FormNone, nil
+}
+
 // carries reports whether packets of this shape reach the receiver whole, one just
 // above 64 KiB and one of max bytes.
 func (t *trial) carries(s shape, max int) (bool, error) {
-	for _, n := range []int{s.headers() + bigPayload, max} {
-		s.n = n
-		b := s.build(t.dst)
-		err := t.send(b)
+	least := s.headers() + bigPayload
+	if max < least {
+		return false, nil
+	}
+	for _, s.n = range []int{least, max} {
+		err := t.send(s)
 		for i := 0; noMemory(err) && i < retries; i++ {
-			err = t.send(b)
+			err = t.send(s)
 		}
-		if noMemory(err) && n == max {
-			continue // fragmented memory says nothing about the packet's shape
-		}
-		if err != nil {
-			return false, fmt.Errorf("send a frame of %d bytes: %w", n, err)
+		switch {
+		case noMemory(err) && s.n == max:
+			continue // fragmented memory says nothing about the shape
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOMEM):
+			return false, nil // a packet socket says ENOMEM to what the kernel cannot cut
+		case err != nil:
+			return false, err
 		}
 		if ok, err := t.arrived(s.received()); !ok || err != nil {
 			return false, err
@@ -283,8 +277,8 @@ func (t *trial) arrived(length int) (found bool, err error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		t.markers++ // each has a length of its own
 		s := shape{v6: t.v6, n: marker + t.markers}
-		if err := t.send(s.build(t.dst)); err != nil {
-			return false, fmt.Errorf("send a frame of %d bytes: %w", s.n, err)
+		if err := t.send(s); err != nil {
+			return false, err
 		}
 		for {
 			n, _, err := unix.Recvfrom(t.raw, nil, unix.MSG_TRUNC) // the length, and no data

@@ -47,30 +47,30 @@ func (s shape) received() int {
 	return s.n - vnet.EthLen
 }
 
-// build is the legacy virtio-net header and the frame: a TCP packet, above gsoSize
-// a super-packet. The payload is zeros, and so is the TCP checksum: who receives
-// through a raw socket sees a packet before TCP looks at it.
-func (s shape) build(dst []byte) []byte {
-	b := make([]byte, vnet.MinHeaderLen+s.n)
-	f := b[vnet.MinHeaderLen:]
-	copy(f, dst)
-	f[6] = 2 // a locally administered address for the sender
-	ip, l4 := f[vnet.EthLen:], f[s.headers()-vnet.TCPLen:]
+// build is the frame: a TCP packet, above gsoSize a super-packet. The payload is
+// zeros, and so is the TCP checksum: who receives through a raw socket sees a
+// packet before TCP looks at it.
+func (s shape) build(dst []byte) vnet.Frame {
+	b := make([]byte, s.n)
+	copy(b, dst)
+	b[6] = 2 // a locally administered address for the sender
+	ip, l4 := b[vnet.EthLen:], b[s.headers()-vnet.TCPLen:]
 	gso := vnet.GSOTCPv4
 	if s.v6 {
 		gso = vnet.GSOTCPv6
-		binary.BigEndian.PutUint16(f[12:], vnet.EtherTypeIPv6)
+		binary.BigEndian.PutUint16(b[12:], vnet.EtherTypeIPv6)
 		s.buildIPv6(ip)
 	} else {
-		binary.BigEndian.PutUint16(f[12:], vnet.EtherTypeIPv4)
+		binary.BigEndian.PutUint16(b[12:], vnet.EtherTypeIPv4)
 		s.buildIPv4(ip)
 	}
 	binary.BigEndian.PutUint16(l4[0:], 7)
 	binary.BigEndian.PutUint16(l4[2:], 7)
 	l4[12] = vnet.TCPLen / 4 << 4
 	l4[13] = 0x10 // ACK
+	f := vnet.Frame{Head: b}
 	if s.n-s.headers() > gsoSize {
-		h := vnet.Header{
+		f.Hdr = vnet.Header{
 			Flags:      vnet.NeedsCsum,
 			GSO:        gso,
 			HdrLen:     uint16(s.headers()),
@@ -78,9 +78,8 @@ func (s shape) build(dst []byte) []byte {
 			CsumStart:  uint16(s.headers() - vnet.TCPLen),
 			CsumOffset: vnet.TCPCsumOffset,
 		}
-		h.Encode(b[:vnet.MinHeaderLen])
 	}
-	return b
+	return f
 }
 
 func (s shape) buildIPv4(h []byte) {

@@ -1,0 +1,186 @@
+package probe
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"sluice/tunio"
+	"sluice/vnet"
+)
+
+func TestProbeFindsWhatWasMeasuredOnThisRelease(t *testing.T) {
+	needRoot(t)
+	release := Run().Release
+	var r Result // all zeros: what is right in the end was found
+	var err error
+	onThread(func() { err = r.try() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap, packet := byRelease(release)
+	if r.Tap != tap || r.Packet != packet {
+		t.Errorf("%s: found tap %+v, packet %+v, want %+v, %+v", release, r.Tap, r.Packet, tap, packet)
+	}
+	if !strings.HasPrefix(release, "6.18.") {
+		return
+	}
+	want := Result{
+		Tap:    Ability{IPv4: true, IPv6: vnet.FormHBH, MaxWrite: 524279},
+		Packet: Ability{IPv4: true, IPv6: vnet.FormNone, MaxWrite: 524279},
+	}
+	if r != want {
+		t.Errorf("%s: found %+v, want %+v", release, r, want)
+	}
+}
+
+func TestRunLeavesNothingBehind(t *testing.T) {
+	needRoot(t)
+	settle(t)
+	before := netdevs(t)
+	r := Run()
+	if !r.Probed || r.Why != "" || r.Release == "" {
+		t.Errorf("not probed: %+v", r)
+	}
+	settle(t)
+	if after := netdevs(t); after != before {
+		t.Errorf("netdevs are now %s, before %s", after, before)
+	}
+}
+
+// netdevs is the netdevs here.
+func netdevs(t *testing.T) string {
+	t.Helper()
+	devs, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, d := range devs {
+		names = append(names, d.Name)
+	}
+	return fmt.Sprint(names)
+}
+
+// settle waits until no thread of the process is in a network namespace of its own:
+// a thread ends some time after its goroutine.
+func settle(t *testing.T) {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		left := ""
+		tasks, _ := filepath.Glob("/proc/self/task/*/ns/net")
+		for _, task := range tasks {
+			if ns, err := os.Readlink(task); err == nil && ns != own {
+				left = task + " in " + ns
+			}
+		}
+		if left == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left: %s", left)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestWithoutPrivilegeTheReleaseDecides(t *testing.T) {
+	r := Result{Tap: Ability{MaxWrite: 1}, Packet: Ability{MaxWrite: 2}}
+	want := r
+	var err error
+	onThread(func() {
+		// Of this thread alone, which ends.
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err = unix.Capset(&header, &none[0]); err == nil {
+			err = r.try()
+		}
+	})
+	if err == nil || err.Error() != "make a network namespace: operation not permitted (needs CAP_SYS_ADMIN)" {
+		t.Errorf("error %v", err)
+	}
+	if r != want {
+		t.Errorf("what stood in became %+v", r)
+	}
+}
+
+func TestOnThreadSparesTheMainThread(t *testing.T) {
+	for range 200 {
+		onThread(func() {
+			if unix.Gettid() == unix.Getpid() {
+				t.Error("runs on the main thread, which cannot end")
+			}
+		})
+	}
+}
+
+// There is one Ability for both, and Run tries the packet socket alone: a macvtap
+// needs a device node.
+func TestMacvtapDoesWhatAPacketSocketDoes(t *testing.T) {
+	needRoot(t)
+	var packet, macvtap Ability
+	var err error
+	onThread(func() { err = tryMacvtap(&packet, &macvtap) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if macvtap != packet {
+		t.Errorf("macvtap %+v, packet socket %+v", macvtap, packet)
+	}
+}
+
+func tryMacvtap(packet, macvtap *Ability) error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	pin()
+	l, err := newLab()
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if err := l.tryPacket(packet); err != nil {
+		return err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "lower"
+	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: "peer"}
+	if err := l.netlink.LinkAdd(pair); err != nil {
+		return err
+	}
+	attrs.Name, attrs.ParentIndex = "macvtap0", pair.Index
+	m := &netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PASSTHRU}}
+	if err := l.netlink.LinkAdd(m); err != nil {
+		return err
+	}
+	for _, link := range []netlink.Link{pair, m} {
+		if err := l.netlink.LinkSetGSOMaxSize(link, vnet.MaxGSOMaxSize); err != nil {
+			return err
+		}
+		if err := l.netlink.LinkSetGSOIPv4MaxSize(link, vnet.MaxGSOMaxSize); err != nil {
+			return err
+		}
+	}
+	peer, err := l.netlink.LinkByName(pair.PeerName)
+	if err != nil {
+		return err
+	}
+	queues, err := tunio.OpenMacvtap(attrs.Name, 1)
+	if err != nil {
+		return err
+	}
+	defer queues[0].Close()
+	return l.try(macvtap, queues[0], peer, pair, m)
+}
