@@ -63,7 +63,7 @@ func OpenMacvtap(name string, queues int) (_ []*Queue, err error) {
 // the attribute in sysfs that tells the number. It is the same file for everybody in
 // the namespace, whichever node they open, and a new one when the device is made
 // again.
-func lockMacvtap(name string, index int) (lock int, rdev uint64, err error) {
+func lockMacvtap(name string, index int) (_ int, rdev uint64, err error) {
 	sys, err := openSysfs()
 	if err != nil {
 		return -1, 0, &OpError{opMacvtap, name, fmt.Errorf("sysfs: %w", err),
@@ -71,7 +71,7 @@ func lockMacvtap(name string, index int) (lock int, rdev uint64, err error) {
 	}
 	defer unix.Close(sys)
 	attribute := fmt.Sprintf("class/net/%s/tap%d/dev", name, index)
-	lock, err = unix.Openat(sys, attribute, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	lock, err := unix.Openat(sys, attribute, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, 0, &OpError{opMacvtap, name, fmt.Errorf("sysfs %s: %w", attribute, err),
 			"mount -t sysfs sysfs /sys  (in the device's network namespace)"}

@@ -1,6 +1,7 @@
 package tunio
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/vnet"
 )
 
 // TestMain fails the run if a test left a descriptor or a goroutine behind.
@@ -68,13 +71,21 @@ func need(t testing.TB, err error) {
 func newNamespace(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	need(t, unix.Unshare(unix.CLONE_NEWNET))
+	need(t, unshare())
+}
+
+// unshare moves the thread to a new network namespace without IPv6.
+func unshare() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
 	for _, scope := range []string{"all", "default"} {
-		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+scope+"/disable_ipv6", []byte("1"), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
+		path := "/proc/sys/net/ipv6/conf/" + scope + "/disable_ipv6" // the calling thread's
+		if err := os.WriteFile(path, []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
 	}
+	return nil
 }
 
 // otherNamespace makes a second namespace and returns a path to it.
@@ -83,7 +94,7 @@ func otherNamespace(t testing.TB) string {
 	file := make(chan *os.File, 1)
 	go func() {
 		runtime.LockOSThread()
-		f, err := (*os.File)(nil), unix.Unshare(unix.CLONE_NEWNET)
+		f, err := (*os.File)(nil), unshare()
 		if err == nil {
 			f, err = os.Open("/proc/thread-self/ns/net")
 		}
@@ -110,6 +121,64 @@ func enter(t testing.TB, path string) {
 	defer f.Close()
 	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// setGSOMaxSize lets a device send the greatest frames. The limit for IPv4 is not
+// in iproute2 before 6.3, so it is set by hand.
+func setGSOMaxSize(t testing.TB, name string) {
+	t.Helper()
+	ip(t, "link set dev %s gso_max_size %d", name, vnet.MaxGSOMaxSize)
+	dev, _, err := lookup(opPacket, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ifla = 63 // IFLA_GSO_IPV4_MAX_SIZE
+	const length = unix.SizeofNlMsghdr + unix.SizeofIfInfomsg + 8
+	msg := binary.NativeEndian.AppendUint32(nil, length)
+	msg = binary.NativeEndian.AppendUint16(msg, unix.RTM_NEWLINK)
+	msg = binary.NativeEndian.AppendUint16(msg, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	msg = append(msg, make([]byte, 8+4)...) // sequence, port; family, type
+	msg = binary.NativeEndian.AppendUint32(msg, uint32(dev.index))
+	msg = append(msg, make([]byte, 8)...) // flags, change
+	msg = binary.NativeEndian.AppendUint16(msg, 8)
+	msg = binary.NativeEndian.AppendUint16(msg, ifla)
+	msg = binary.NativeEndian.AppendUint32(msg, vnet.MaxGSOMaxSize)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	reply := make([]byte, 4096)
+	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		t.Fatal(err)
+	}
+	n, _, err := unix.Recvfrom(fd, reply, 0)
+	if err != nil || n < unix.SizeofNlMsghdr+4 {
+		t.Fatal(n, err)
+	}
+	if e := int32(binary.NativeEndian.Uint32(reply[unix.SizeofNlMsghdr:])); e != 0 {
+		t.Fatalf("gso_ipv4_max_size of %s: %v", name, unix.Errno(-e))
+	}
+}
+
+// up sets devices up and waits until they send: until its carrier has been noticed
+// a device has the qdisc noop, which drops without an error (dev_activate).
+func up(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		ip(t, "link set dev %s up", name)
+	}
+	for _, name := range names {
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			out, err := exec.Command("ip", "-oneline", "link", "show", "dev", name).CombinedOutput()
+			if err == nil && !strings.Contains(string(out), " qdisc noop ") {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s does not send: %v, %s", name, err, out)
+			}
+		}
 	}
 }
 

@@ -145,7 +145,7 @@ func joinFanout(q *Queue, first bool, group int) (int, error) {
 	}
 	if err != nil {
 		// Kernels before 6.13 want the device up.
-		return 0, &OpError{"share among queues", q.name, err, "ip link set " + q.name + " up"}
+		return 0, &OpError{"share among queues", q.name, err, "ip link set dev " + q.name + " up"}
 	}
 	return group, nil
 }

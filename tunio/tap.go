@@ -42,7 +42,7 @@ func (c *TapConfig) command() string {
 }
 
 // again is the command that puts the right tap in the place of a wrong one.
-func (c *TapConfig) again() string { return "ip link del " + c.Name + " && " + c.command() }
+func (c *TapConfig) again() string { return "ip link del dev " + c.Name + " && " + c.command() }
 
 // OpenTap opens a tap in the calling thread's network namespace, one queue after
 // the other. An existing one must have the multi_queue flag exactly if more than
