@@ -1,0 +1,140 @@
+package traffic
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
+	"sluice/summary"
+)
+
+// big is the gso_max_size of a sender of BIG TCP.
+const big = 389120
+
+// bed is a namespace for the switch, and hosts around it.
+type bed struct {
+	*netns.Lab
+	t  testing.TB
+	sw *netns.Namespace
+}
+
+func newBed(t testing.TB) *bed {
+	lab := netnstest.New(t)
+	b := &bed{lab, t, lab.Namespace("sw")}
+	b.sw.Silent()
+	return b
+}
+
+// host is a namespace with one netdev eth0, and addresses on it.
+type host struct {
+	*netns.Namespace
+	v4, v6 string
+}
+
+// addresses is both, with the prefixes that all hosts share.
+func (h *host) addresses() []string { return []string{h.v4 + "/24", h.v6 + "/64"} }
+
+// hosts are numbered by their names: a is 10.0.0.1 and fd00::1.
+func (b *bed) host(name string) *host {
+	n := string(rune('1' + name[0] - 'a'))
+	return &host{Namespace: b.Namespace(name), v4: "10.0.0." + n, v6: "fd00::" + n}
+}
+
+// cabled is a host whose eth0 is one end of a cable; the other, vA for a, is the
+// switch's.
+func (b *bed) cabled(name string, link netns.Link) *host {
+	h := b.host(name)
+	b.Veth(h.Namespace, "eth0", b.sw, "v"+string(name[0]-'a'+'A'), link)
+	h.Address("eth0", h.addresses()...)
+	return h
+}
+
+// pair is hosts a and b, each on a cable to the switch.
+func pair(t testing.TB, linkA, linkB netns.Link) (*bed, *host, *host) {
+	b := newBed(t)
+	x, y := b.cabled("a", linkA), b.cabled("b", linkB)
+	b.built()
+	return b, x, y
+}
+
+// built stops the test if the topology could not be made.
+func (b *bed) built() {
+	b.t.Helper()
+	netnstest.Need(b.t, b.Err())
+}
+
+// deadline is a context for one step of a test.
+func deadline(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// exchange moves size bytes each way at once, over IPv4 and then over IPv6, and
+// compares checksums.
+func (b *bed) exchange(x, y *host, size int64) {
+	b.t.Helper()
+	for _, address := range []string{y.v4, y.v6} {
+		if err := b.Exchange(deadline(b.t, 60*time.Second), x.Namespace, y.Namespace, address, size); err != nil {
+			b.t.Error(err)
+		}
+	}
+	clean(b.t, x, y)
+}
+
+// iperf sends one TCP stream for a second over each family.
+func (b *bed) iperf(x, y *host) {
+	b.t.Helper()
+	for _, address := range []string{y.v4, y.v6} {
+		r, err := b.Iperf(b.t.Context(), x.Namespace, y.Namespace, address, netns.Load{Seconds: 1})
+		netnstest.Need(b.t, err)
+		b.t.Logf("%s: %.1f Gbit/s, %d retransmits", address, r.Gbits, r.Retransmits)
+	}
+	clean(b.t, x, y)
+}
+
+// clean fails the test if a host received anything corrupt.
+func clean(t testing.TB, hosts ...*host) {
+	t.Helper()
+	for _, h := range hosts {
+		c, err := h.Counters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bad := c.TCPErrors(); bad != "" {
+			t.Errorf("%s received corrupt packets: %s", h.Name, bad)
+		}
+	}
+}
+
+// link is what the kernel says of a netdev.
+func link(t testing.TB, ns *netns.Namespace, device string) *netlink.LinkAttrs {
+	t.Helper()
+	a, err := ns.Link(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// received is how many frames a host's eth0 has received: what the kernel cuts on
+// the way counts as what it is cut into.
+func received(t testing.TB, h *host) uint64 { return link(t, h.Namespace, "eth0").Statistics.RxPackets }
+
+// dropped is the sum of all drops of a port but those for the given reasons.
+func dropped(p summary.Port, except ...string) map[string]uint64 {
+	sum := map[string]uint64{}
+	for _, drops := range []map[string]uint64{p.Drops.Ingress, p.Drops.Egress} {
+		for reason, n := range drops {
+			sum[reason] += n
+		}
+	}
+	for _, reason := range except {
+		delete(sum, reason)
+	}
+	return sum
+}

@@ -1,0 +1,29 @@
+// Package traffic holds tests alone: real TCP, and frames made by hand, through
+// `sluice run`, between network namespaces and through every kind of port.
+//
+// The files, by what they ask:
+//
+//	topology_test.go   do the cases from the field work, is nothing corrupt or lost
+//	limits_test.go     do frames keep to the limits of their egress, as these change
+//	vlan_test.go       do tags survive
+//	host_test.go       does the host's own stack stay out of it
+//	lifecycle_test.go  does one device's fate stay its own port's
+//	start_test.go      does it start, fail and end as the command line promises
+//	usage_test.go      what does it cost, idle and under load
+//
+// # Units
+//
+// As in package vnet: lengths are bytes, those of frames count from the Ethernet
+// header.
+//
+// # Ownership
+//
+// Each test makes its own namespaces and runs its own switch, which ends with the
+// test. Every switch that became ready must exit with 0 and report counters that
+// obey the laws of conservation.
+//
+// # Time
+//
+// No test asserts a speed or fails because the machine is slow: what is to happen
+// soon is waited for, up to patience. Only a test that fails waits that long.
+package traffic

@@ -1,0 +1,52 @@
+package traffic
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/integration/netns/netnstest"
+)
+
+// TestMain fails the run if tests leave descriptors, netdevs or namespaces behind.
+func TestMain(m *testing.M) {
+	before := belongings()
+	code := netnstest.Main(m)
+	var left []string
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		left = slices.DeleteFunc(belongings(), func(s string) bool { return slices.Contains(before, s) })
+		if len(left) == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "left behind: %s\n", strings.Join(left, ", "))
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// belongings names what a test may leave behind. Descriptors of the runtime's
+// poller stay.
+func belongings() []string {
+	var all []string
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		target, err := os.Readlink(fd)
+		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") {
+			all = append(all, target)
+		}
+	}
+	netdevs, _ := net.Interfaces()
+	for _, d := range netdevs {
+		all = append(all, "netdev "+d.Name)
+	}
+	// Other processes' namespaces are not this one's to count.
+	names, _ := filepath.Glob(fmt.Sprintf("/run/netns/sluice-%d-*", os.Getpid()))
+	return append(all, names...)
+}

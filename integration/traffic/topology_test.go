@@ -1,0 +1,317 @@
+package traffic
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
+	"sluice/vnet/vnettest"
+)
+
+// TestT01PacketToPacket: ns1 - veth - [packet, packet] - veth - ns2, with default
+// settings.
+func TestT01PacketToPacket(t *testing.T) {
+	b, x, y := pair(t, netns.Link{}, netns.Link{})
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	b.exchange(x, y, 32<<20)
+	b.iperf(x, y)
+	echoUDP(t, x, y)
+	for _, name := range []string{"a", "b"} {
+		p := s.port(name)
+		if p.TX.Segmented != 0 || p.TX.CsumCompleted != 0 || p.TX.MaxFrame <= 1514 {
+			t.Errorf("port %s: the far end takes everything, and yet: %+v", name, p.TX)
+		}
+		if d := dropped(p, "no_egress", "full"); len(d) > 0 {
+			t.Errorf("port %s: drops %v", name, d)
+		}
+	}
+}
+
+// echoUDP sends datagrams of several lengths, the longest in fragments, and wants
+// each back.
+func echoUDP(t *testing.T, x, y *host) {
+	t.Helper()
+	for _, address := range []string{y.v4, y.v6} {
+		var server net.PacketConn
+		var client net.Conn
+		err := y.Do(func() (err error) {
+			server, err = net.ListenPacket("udp", net.JoinHostPort(address, "0"))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		err = x.Do(func() (err error) {
+			client, err = net.Dial("udp", server.LocalAddr().String())
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		go func() {
+			b := make([]byte, 1<<16)
+			for {
+				n, from, err := server.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				server.WriteTo(b[:n], from)
+			}
+		}()
+		for _, n := range []int{1, 1400, 9000} {
+			want, got := vnettest.Pattern(n), make([]byte, 1<<16)
+			var back int
+			for range 5 { // a datagram may get lost
+				client.SetDeadline(time.Now().Add(patience / 5))
+				if _, err = client.Write(want); err == nil {
+					back, err = client.Read(got)
+				}
+				if err == nil {
+					break
+				}
+			}
+			if err != nil || !bytes.Equal(got[:back], want) {
+				t.Errorf("%s: %d bytes of UDP: %d came back, %v", address, n, back, err)
+			}
+		}
+	}
+}
+
+// TestT02TapToTap: ns1 - [tap, tap] - ns2: nothing is cut when both ends take
+// everything.
+func TestT02TapToTap(t *testing.T) {
+	b := newBed(t)
+	x, y := b.host("a"), b.host("b")
+	b.built()
+	s := run(t, b.sw, "a=tap:eth0,netns="+x.Name, "b=tap:eth0,netns="+y.Name)
+	x.Address("eth0", x.addresses()...)
+	y.Address("eth0", y.addresses()...)
+	b.built()
+	b.exchange(x, y, 32<<20)
+	b.iperf(x, y)
+	for _, name := range []string{"a", "b"} {
+		p := s.port(name)
+		if p.TX.Segmented+p.TX.Resegmented != 0 || p.TX.MaxFrame < 1<<15 || p.RX.MaxFrame < 1<<15 {
+			t.Errorf("port %s: super-packets do not pass whole: %+v, %+v", name, p.RX, p.TX)
+		}
+		if d := dropped(p, "no_egress", "full"); len(d) > 0 {
+			t.Errorf("port %s: drops %v", name, d)
+		}
+	}
+}
+
+// TestT05BigToLegacy: a sender of BIG TCP, and an egress of 64 KiB. Frames come in
+// above it, leave below it, and the kernel has nothing left to cut.
+func TestT05BigToLegacy(t *testing.T) {
+	b, x, y := pair(t, netns.Link{GSO: 524280}, netns.Link{GSO: 65536})
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	before := received(t, y)
+	sizes, err := y.MeasureFrames("eth0")
+	netnstest.Need(t, err)
+	b.exchange(x, y, 64<<20)
+	b.iperf(x, y)
+	if err := sizes.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	frames := received(t, y) - before
+	sum := s.stop()
+	in, out := sum.Port("a"), sum.Port("b")
+	if in.RX.MaxFrame <= 65536 {
+		t.Errorf("greatest frame in %d: want BIG TCP", in.RX.MaxFrame)
+	}
+	for what, n := range map[string]int{
+		"counted": out.TX.MaxFrame, "seen at the receiver": sizes.MaxIn(),
+	} {
+		if n <= 1514 || n >= 65536 {
+			t.Errorf("greatest frame out, %s: %d, want it between the MTU and 64 KiB", what, n)
+		}
+	}
+	if out.TX.Resegmented == 0 || out.TX.Segmented != 0 {
+		t.Errorf("%d resegmented, %d segmented", out.TX.Resegmented, out.TX.Segmented)
+	}
+	// The receiver counts what the kernel makes of a frame; a few may have come
+	// before and after.
+	if frames > out.TX.Frames+64 {
+		t.Errorf("%d frames left and %d arrived: the kernel has cut some", out.TX.Frames, frames)
+	}
+}
+
+// TestMixedPorts: A to B stays whole while A to C is cut, at the same time, and
+// kinds are mixed.
+func TestMixedPorts(t *testing.T) {
+	b := newBed(t)
+	x := b.cabled("a", netns.Link{GSO: big})
+	y := b.host("b")
+	z := b.cabled("c", netns.Link{GSO: 65536})
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", fmt.Sprintf("b=tap:eth0,netns=%s,gso_max_size=%d,gso_ipv4_max_size=%[2]d", y.Name, big),
+		"c=macvtap:mC,lower=vC")
+	y.Address("eth0", y.addresses()...)
+	b.built()
+	var both sync.WaitGroup
+	for _, far := range []*host{y, z} {
+		both.Go(func() {
+			for _, address := range []string{far.v4, far.v6} {
+				err := b.Exchange(deadline(t, 60*time.Second), x.Namespace, far.Namespace, address, 48<<20)
+				if err != nil {
+					t.Errorf("%s: %v", address, err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	clean(t, x, y, z)
+
+	sum := s.stop()
+	whole, cut := sum.Port("b"), sum.Port("c")
+	if whole.TX.Resegmented+whole.TX.Segmented != 0 || whole.TX.MaxFrame <= 65536 {
+		t.Errorf("to the tap, frames are not whole: %+v, limits %+v", whole.TX, whole.Limits)
+	}
+	if cut.TX.Resegmented == 0 || cut.TX.Segmented != 0 || cut.TX.MaxFrame >= 65536 || cut.TX.MaxFrame <= 1514 {
+		t.Errorf("to the macvtap, frames are not in chunks: %+v, limits %+v", cut.TX, cut.Limits)
+	}
+}
+
+// TestFloodedFrameIsCutForOneEgressAlone: each egress of a flooded frame decides by
+// itself.
+func TestFloodedFrameIsCutForOneEgressAlone(t *testing.T) {
+	b := newBed(t)
+	x := b.cabled("a", netns.Link{GSO: big})
+	y := b.cabled("b", netns.Link{GSO: big})
+	z := b.cabled("c", netns.Link{GSO: 65536})
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "c=packet:vC")
+	from := tapInto(t, x.Namespace, "eth0")
+	whole, cut := tapInto(t, y.Namespace, "eth0"), tapInto(t, z.Namespace, "eth0")
+	spec := super(false, 200_000, 1448)
+	if got := cross(from, whole, spec); len(got) != 1 {
+		t.Errorf("at b: %v", lengths(got))
+	}
+	cut.until("the chunks to arrive", func() bool { return payload(t, cut.seen, spec) == len(spec.Payload) })
+	// 200000 bytes in chunks of 45 segments: 65160 and 66 of headers.
+	if got := lengths(cut.seen); fmt.Sprint(got) != "[65226 65226 65226 4586]" {
+		t.Errorf("at c: %v", got)
+	}
+	sum := s.stop()
+	if p := sum.Port("c"); p.TX.Resegmented != 1 || p.TX.Chunks != 4 {
+		t.Errorf("c: %+v", p.TX)
+	}
+	if p := sum.Port("b"); p.TX.Resegmented != 0 {
+		t.Errorf("b: %+v", p.TX)
+	}
+}
+
+// TestT06MixedMTU: ports of MTU 9000, 1500 and 1460. TCP agrees on what all take;
+// what does not fit is a named drop.
+func TestT06MixedMTU(t *testing.T) {
+	b := newBed(t)
+	x := b.cabled("a", netns.Link{MTU: 9000, GSO: big})
+	y := b.cabled("b", netns.Link{})
+	z := b.cabled("c", netns.Link{MTU: 1460})
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "c=packet:vC")
+	b.exchange(x, y, 16<<20)
+	b.exchange(x, z, 16<<20)
+	b.exchange(z, y, 16<<20)
+
+	// Datagrams that fit the first cable alone.
+	from, at := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	for _, c := range []struct {
+		name string
+		spec vnettest.Spec
+		fits bool
+	}{
+		{"segments of the MTU", super(false, 100_000, 1448), true},
+		{"segments a byte above it", super(false, 100_000, 1449), false},
+		{"segments above it, IPv6", super(true, 50_000, 1429), false},
+		{"a frame of the MTU", super(false, 1448, 0), true},
+		{"a frame a byte above it", super(false, 1449, 0), false},
+		{"a segment that is short, of a super-packet that says more", super(false, 1448, 8948), true},
+	} {
+		if frames, ok := tryCross(from, at, c.spec); ok != c.fits {
+			t.Errorf("%s: arrived %v, want %v: %v", c.name, ok, c.fits, lengths(frames))
+		}
+	}
+	sum := s.stop()
+	if n := sum.Port("b").Drops.Egress["over_mtu"]; n < 3 {
+		t.Errorf("b: over_mtu %d, want the 3 frames that did not arrive", n)
+	}
+	if n := sum.Port("c").Drops.Egress["over_mtu"]; n < 5 {
+		t.Errorf("c: over_mtu %d, want the 5 flooded frames above 1460", n)
+	}
+}
+
+// TestT06StallIsCounted: hosts that believe in an MTU which a port does not have.
+// TCP cannot go on, but its frames do not vanish uncounted.
+func TestT06StallIsCounted(t *testing.T) {
+	b, x, y := pair(t, netns.Link{MTU: 9000}, netns.Link{MTU: 9000})
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB,mtu=1500")
+	if err := b.Exchange(deadline(t, time.Second), x.Namespace, y.Namespace, y.v4, 1<<20); err == nil {
+		t.Error("frames above the port's MTU arrived")
+	}
+	p := s.port("b")
+	if p.Limits.MTU != 1500 || p.Drops.Egress["over_mtu"] == 0 {
+		t.Errorf("limits %+v, drops %v", p.Limits, p.Drops.Egress)
+	}
+	if mtu := link(t, b.sw, "vB").MTU; mtu != 9000 {
+		t.Errorf("the netdev's MTU is %d: it is not Sluice's to set", mtu)
+	}
+}
+
+// TestT08DHCP: a DHCP server whose replies have their checksum left to the
+// hardware, and a client that reads them from a raw socket.
+func TestT08DHCP(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		server    string // port
+		client    string // port
+		completed bool   // the checksum, by the switch
+	}{
+		{"packet to packet", "packet:vA", "packet:vB", false},
+		{"packet to tap", "packet:vA", "tap:eth0,netns=NS", false},
+		{"packet to tap without offload", "packet:vA", "tap:eth0,netns=NS,offload=none", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			server := b.cabled("a", netns.Link{})
+			client := b.host("b")
+			if strings.HasPrefix(c.client, "packet") {
+				b.Veth(client.Namespace, "eth0", b.sw, "vB", netns.Link{})
+			}
+			b.built()
+			s := run(t, b.sw, "a="+c.server, "b="+strings.ReplaceAll(c.client, "NS", client.Name))
+
+			dir := t.TempDir()
+			_, err := server.Start(t.Context(), nil, "dnsmasq", "--user=root", "--port=0",
+				"--conf-file=/dev/null", "--no-ping", "--keep-in-foreground", "--pid-file",
+				"--interface=eth0", "--dhcp-range=10.0.0.50,10.0.0.60,1h",
+				"--dhcp-leasefile="+filepath.Join(dir, "leases"))
+			netnstest.Need(t, err)
+			script, lease := filepath.Join(dir, "script"), filepath.Join(dir, "lease")
+			text := "#!/bin/sh\n[ \"$1\" != bound ] || echo $ip >" + lease + "\n"
+			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			out, err := client.Run(deadline(t, patience), "busybox", "udhcpc", "-i", "eth0",
+				"-f", "-n", "-q", "-s", script, "-t", "15", "-T", "1")
+			netnstest.Need(t, err)
+			got, err := os.ReadFile(lease)
+			if err != nil || !strings.HasPrefix(string(got), "10.0.0.5") {
+				t.Errorf("lease %q, %v\n%s", got, err, out)
+			}
+			if n := s.port("b").TX.CsumCompleted; n > 0 != c.completed {
+				t.Errorf("%d checksums completed, want some: %v", n, c.completed)
+			}
+		})
+	}
+}
