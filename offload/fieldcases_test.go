@@ -43,7 +43,8 @@ func heads(frames []vnet.Frame) (b [][]byte) {
 
 func TestFieldP01Segments(t *testing.T) {
 	f := vnettest.Super(p01())
-	if want := (vnet.Header{Flags: 1, GSO: 1, HdrLen: 66, GSOSize: 1448, CsumStart: 34, CsumOffset: 16}); f.Hdr != want {
+	want := vnet.Header{Flags: 1, GSO: 1, HdrLen: 66, GSOSize: 1448, CsumStart: 34, CsumOffset: 16}
+	if f.Hdr != want {
 		t.Fatalf("the builder made %+v, want %+v", f.Hdr, want)
 	}
 	got := segment(t, &f, 100)
@@ -150,18 +151,21 @@ func TestFieldP09P10BigIPv6(t *testing.T) {
 		s := tcp(200000, 1428)
 		s.V6, s.Form = true, form
 		f := vnettest.Super(s)
-		if want := map[vnet.Form]uint16{vnet.FormHBH: 62, vnet.FormPlain: 54}[form]; f.Hdr.CsumStart != want {
-			t.Fatalf("%v: the builder made csum_start %d, want %d", form, f.Hdr.CsumStart, want)
+		wantStart := map[vnet.Form]uint16{vnet.FormHBH: 62, vnet.FormPlain: 54}[form]
+		if f.Hdr.CsumStart != wantStart {
+			t.Fatalf("%v: built with csum_start %d, want %d", form, f.Hdr.CsumStart, wantStart)
 		}
 		sameBytes(t, segment(t, &f, 100), wire(s))
 		for _, c := range resegment(t, &f, 65535, 65535, vnet.FormHBH, 100) {
-			if next := c.Head[vnet.EthLen+ipv6NextHeader]; next != vnet.ProtoTCP || c.Hdr.CsumStart != 54 {
-				t.Errorf("%v: a chunk below 64 KiB has next header %d, csum_start %d", form, next, c.Hdr.CsumStart)
+			next, start := c.Head[vnet.EthLen+ipv6NextHeader], c.Hdr.CsumStart
+			if next != vnet.ProtoTCP || start != 54 {
+				t.Errorf("%v: below 64 KiB, next header %d, csum_start %d", form, next, start)
 			}
 		}
-		c := resegment(t, &f, 131071, 65535, vnet.FormHBH, 100)
-		if next := c[0].Head[vnet.EthLen+ipv6NextHeader]; next != vnet.ProtoHopByHop || c[0].Hdr.CsumStart != 62 {
-			t.Errorf("%v: a chunk above 64 KiB has next header %d, csum_start %d", form, next, c[0].Hdr.CsumStart)
+		c := resegment(t, &f, 131071, 65535, vnet.FormHBH, 100)[0]
+		next, start := c.Head[vnet.EthLen+ipv6NextHeader], c.Hdr.CsumStart
+		if next != vnet.ProtoHopByHop || start != 62 {
+			t.Errorf("%v: above 64 KiB, next header %d, csum_start %d", form, next, start)
 		}
 	}
 }

@@ -156,7 +156,9 @@ func segment(t testing.TB, f *vnet.Frame, frames int) [][]byte {
 }
 
 // resegment is f, cut to chunks.
-func resegment(t testing.TB, f *vnet.Frame, maxLen, maxSegs int, form vnet.Form, frames int) []vnet.Frame {
+func resegment(
+	t testing.TB, f *vnet.Frame, maxLen, maxSegs int, form vnet.Form, frames int,
+) []vnet.Frame {
 	t.Helper()
 	_, p := parse(t, f)
 	var s Segmenter
@@ -232,7 +234,8 @@ func diff(got, want []byte) string {
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			return fmt.Sprintf("byte %d: % x, want % x", i, got[i:min(i+8, len(got))], want[i:min(i+8, len(got))])
+			to := min(i+8, len(got))
+			return fmt.Sprintf("byte %d: % x, want % x", i, got[i:to], want[i:to])
 		}
 	}
 	return "equal"

@@ -85,7 +85,9 @@ type template struct {
 // chunk of one segment has no GSO type. Where not even two segments fit, every
 // chunk is one segment, whatever its length. More than vnet.MaxSegments chunks
 // are vnet.DropTooManySegments.
-func (s *Segmenter) Resegment(f *vnet.Frame, p *vnet.Packet, maxLen, maxSegs int, form vnet.Form) vnet.Drop {
+func (s *Segmenter) Resegment(
+	f *vnet.Frame, p *vnet.Packet, maxLen, maxSegs int, form vnet.Form,
+) vnet.Drop {
 	s.begin(f, p)
 	s.full, s.form = false, form
 	headers := s.p.Payload

@@ -71,9 +71,11 @@ type Spec struct {
 	TOS       uint8  // or traffic class
 	IPOptions []byte // IPv4 only; a multiple of 4 bytes, at most 40
 
-	FlowLabel uint32    // IPv6 only; 20 bits
-	Ext       []Ext     // IPv6 only
-	Form      vnet.Form // IPv6 only: FormHBH puts a jumbo option in front of Ext if the packet is above 64 KiB
+	FlowLabel uint32 // IPv6 only; 20 bits
+	Ext       []Ext  // IPv6 only
+	// Form is how IPv6 above 64 KiB tells its length: with FormHBH by a jumbo option
+	// in front of Ext, else not at all.
+	Form vnet.Form
 
 	Seq, Ack   uint32
 	TCPFlags   uint16 // ACK is not implied
