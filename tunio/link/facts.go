@@ -73,7 +73,7 @@ func (n *Namespace) Get(name string) (*Facts, error) {
 
 // GetIndex is Get by index.
 func (n *Namespace) GetIndex(index int) (*Facts, error) {
-	l, err := n.route.LinkByIndex(index)
+	l, err := n.byIndex(index)
 	if err != nil {
 		return nil, n.fail("read facts about", fmt.Sprintf("netdev %d", index), err)
 	}
@@ -85,7 +85,20 @@ func (n *Namespace) byName(name string) (netlink.Link, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	return n.route.LinkByName(name)
+	return found(n.route.LinkByName(name))
+}
+
+func (n *Namespace) byIndex(index int) (netlink.Link, error) {
+	return found(n.route.LinkByIndex(index))
+}
+
+// found tells a netdev that does not exist from other errors.
+func found(l netlink.Link, err error) (netlink.Link, error) {
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return nil, noNetdev{}
+	}
+	return l, err
 }
 
 // checkName refuses what no netdev can be called (dev_valid_name in

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -69,14 +70,17 @@ func wantFacts(t *testing.T, n *Namespace, name string) *Facts {
 		Sizes: Sizes{
 			GSOMaxSize: l.GSOMaxSize, GSOMaxSegs: l.GSOMaxSegs, GROMaxSize: l.GROMaxSize,
 			// iproute2 6.1 knows no sizes for IPv4; see TestSetSizes.
-			GSOIPv4MaxSize: n.get(t, name).GSOIPv4MaxSize, GROIPv4MaxSize: n.get(t, name).GROIPv4MaxSize,
+			GSOIPv4MaxSize: n.get(t, name).GSOIPv4MaxSize,
+			GROIPv4MaxSize: n.get(t, name).GROIPv4MaxSize,
 		},
 		TSOMaxSize: l.TSOMaxSize, TSOMaxSegs: l.TSOMaxSegs,
 		Drops: Drops{Rx: l.Stats.Rx.Dropped, Tx: l.Stats.Tx.Dropped},
 	}
 	if l.Info.Kind == "tun" {
 		d := l.Info.Data
-		f.Tun = &Tun{Tap: d.Type == "tap", MultiQueue: d.MultiQueue, VnetHdr: d.VnetHdr, Persist: d.Persist}
+		f.Tun = &Tun{
+			Tap: d.Type == "tap", MultiQueue: d.MultiQueue, VnetHdr: d.VnetHdr, Persist: d.Persist,
+		}
 	}
 	on := map[string]bool{}
 	for line := range strings.Lines(string(run(t, "ip netns exec "+n.name+" ethtool -k "+name))) {
@@ -108,8 +112,8 @@ func TestFactsEqualWhatIproute2AndEthtoolSay(t *testing.T) {
 	n.ip(t, "link set e0 gso_max_size 100000 gro_max_size 200000 gso_max_segs 77")
 	for _, name := range []string{"lo", "v0", "v1", "e0", "br0", "t0", "t1", "m0"} {
 		got, want := n.get(t, name), wantFacts(t, n, name)
-		if g, w := fmt.Sprintf("%+v %+v", *got, got.Tun), fmt.Sprintf("%+v %+v", *want, want.Tun); plain(g) != plain(w) {
-			t.Errorf("%s:\ngot  %s\nwant %s", name, g, w)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v %+v\nwant %+v %+v", name, got, got.Tun, want, want.Tun)
 		}
 		byIndex, err := n.GetIndex(got.Index)
 		must(t, err)
@@ -118,33 +122,23 @@ func TestFactsEqualWhatIproute2AndEthtoolSay(t *testing.T) {
 		}
 	}
 	// What the comparison above rests on is not the same everywhere.
-	if f := n.get(t, "v0"); f.TSO4 || f.TSO6 || !f.USO || !f.Csum || !f.Up || f.Carrier || f.Master != 0 {
+	if f := n.get(t, "v0"); f.TSO4 || f.TSO6 || !f.USO || !f.Csum || !f.Up || f.Carrier {
 		t.Errorf("v0 with tso off, up without its peer: %+v", f)
 	}
 	if f := n.get(t, "e0"); f.Csum || f.TSO4 || f.USO || !f.LowerElsewhere || f.MTU != 9000 ||
 		f.GSOMaxSize != 100000 || f.GSOMaxSegs != 77 || f.GROMaxSize != 200000 {
 		t.Errorf("e0 with tx off: %+v", f)
 	}
-	if f := n.get(t, "v1"); f.Master != n.get(t, "br0").Index || f.Lower != n.get(t, "v0").Index || f.LowerElsewhere {
+	if f := n.get(t, "v1"); f.Master != n.get(t, "br0").Index ||
+		f.Lower != n.get(t, "v0").Index || f.LowerElsewhere {
 		t.Errorf("v1 in a bridge: %+v", f)
 	}
-	if f := n.get(t, "t0"); *f.Tun != (Tun{Tap: true, MultiQueue: true, VnetHdr: true, Persist: true}) {
+	all := Tun{Tap: true, MultiQueue: true, VnetHdr: true, Persist: true}
+	if f := n.get(t, "t0"); *f.Tun != all {
 		t.Errorf("t0: %+v", f.Tun)
 	}
 	if f := n.get(t, "t1"); *f.Tun != (Tun{Persist: true}) {
 		t.Errorf("t1: %+v", f.Tun)
-	}
-}
-
-// plain takes the addresses of pointers out of a printed struct.
-func plain(s string) string {
-	for {
-		i := strings.Index(s, "Tun:0x")
-		if i < 0 {
-			return s
-		}
-		j := strings.IndexAny(s[i:], "} ")
-		s = s[:i] + "Tun" + s[i+j:]
 	}
 }
 
@@ -181,13 +175,15 @@ func TestGetSaysThatThereIsNoSuchNetdev(t *testing.T) {
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want os.ErrNotExist", err)
 	}
-	if want := "read facts about nix0 in network namespace " + n.name + ": no such netdev: file does not exist"; err.Error() != want {
+	want := "read facts about nix0 in network namespace " + n.name + ": no such netdev"
+	if err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
 	}
 	if _, err := n.GetIndex(4711); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want os.ErrNotExist", err)
 	}
-	if _, err := n.Get("sixteen-bytes-16"); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "16 bytes") {
+	if _, err := n.Get("sixteen-bytes-16"); !errors.Is(err, unix.EINVAL) ||
+		!strings.Contains(err.Error(), "16 bytes") {
 		t.Errorf("error %v, want one about the name's length", err)
 	}
 	if err := n.Delete("nix0"); !errors.Is(err, os.ErrNotExist) {

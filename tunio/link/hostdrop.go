@@ -14,7 +14,8 @@ import (
 // else answer ARP and pings for its addresses beside whatever reads the netdev
 // through AF_PACKET. A packet socket still gets every frame: it taps in before tcx
 // (__netif_receive_skb_core in net/core/dev.c). The drop ends with Close, or with
-// the process.
+// the process. It goes along with a netdev that moves to another namespace: close it
+// when the netdev leaves.
 //
 // The index is one of the calling thread's network namespace. errors.ErrUnsupported
 // says that the kernel has no tcx, which came with Linux 6.6; CAP_BPF and

@@ -3,7 +3,9 @@ package link
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,17 +21,47 @@ func arpRequest(from byte) []byte {
 	return b
 }
 
-// nextARP reads until an ARP packet comes, and returns its operation and the last
-// byte of its target address.
-func nextARP(t *testing.T, fd int) (op uint16, target byte) {
+// nextARP reads until an ARP packet comes.
+func nextARP(t *testing.T, fd int) (op uint16, sender, target byte) {
 	t.Helper()
 	b := make([]byte, 2048)
 	for {
 		n, _, err := unix.Recvfrom(fd, b, 0)
 		must(t, err)
 		if n >= 42 && binary.BigEndian.Uint16(b[12:]) == arp {
-			return binary.BigEndian.Uint16(b[20:]), b[41]
+			return binary.BigEndian.Uint16(b[20:]), b[31], b[41]
 		}
+	}
+}
+
+// dropped is a netdev whose host drop is tried: in receives there beside the host,
+// out is at the peer that asks it.
+type dropped struct {
+	drop    io.Closer
+	in, out int
+	to      *unix.SockaddrLinklayer
+}
+
+func (d *dropped) ask(t *testing.T, from byte) {
+	t.Helper()
+	must(t, unix.Sendto(d.out, arpRequest(from), 0, d.to))
+}
+
+// check asks while the drop holds, which in must see and the host must not answer,
+// and then after Close.
+func (d *dropped) check(t *testing.T) {
+	t.Helper()
+	// When the second has come, the first has been through all of the receive path.
+	for _, from := range []byte{7, 8} {
+		d.ask(t, from)
+		for sender := byte(0); sender != from; {
+			_, sender, _ = nextARP(t, d.in)
+		}
+	}
+	must(t, d.drop.Close())
+	d.ask(t, 9)
+	if op, sender, target := nextARP(t, d.out); op != 2 || sender != 1 || target < 8 {
+		t.Errorf("ARP operation %d of .%d to .%d, want no answer to those up to .7", op, sender, target)
 	}
 }
 
@@ -39,25 +71,42 @@ func TestHostDropLeavesFramesToPacketSocketsOnly(t *testing.T) {
 	n.ip(t, "addr add 192.0.2.1/24 dev v0")
 	n.ip(t, "link set v0 up")
 	peer.ip(t, "link set v0 up")
-	in, out := packetSocket(t, n, "v0"), packetSocket(t, peer, "v0")
-	to := &unix.SockaddrLinklayer{Ifindex: peer.get(t, "v0").Index}
-	var err error
-	var drop interface{ Close() error }
-	index, dropped := n.get(t, "v0").Index, n.get(t, "v0").Drops
-	must(t, n.Do(func() error { drop, err = HostDrop(index); return err }))
+	d := dropped{
+		in: packetSocket(t, n, "v0"), out: packetSocket(t, peer, "v0"),
+		to: &unix.SockaddrLinklayer{Ifindex: peer.get(t, "v0").Index},
+	}
+	f := n.get(t, "v0")
+	must(t, n.Do(func() (err error) { d.drop, err = HostDrop(f.Index); return err }))
+	d.check(t)
+	if got := n.get(t, "v0").Drops; got != f.Drops {
+		t.Errorf("drops %+v, want %+v: what is kept from the host is not lost", got, f.Drops)
+	}
+}
 
-	must(t, unix.Sendto(out, arpRequest(7), 0, to))
-	if op, target := nextARP(t, in); op != 1 || target != 1 {
-		t.Errorf("the packet socket got ARP operation %d for .%d, want the request", op, target)
+func TestHostDropGoesAlongWithAMovedNetdev(t *testing.T) {
+	n, peer, third := newNamespace(t), newNamespace(t), newNamespace(t)
+	n.ip(t, "link add v0 type veth peer name v0 netns "+peer.name)
+	peer.ip(t, "link set v0 up")
+	index := n.get(t, "v0").Index
+	var d dropped
+	must(t, n.Do(func() (err error) { d.drop, err = HostDrop(index); return err }))
+	must(t, n.Move("v0", third, "v0"))
+	third.ip(t, "addr add 192.0.2.1/24 dev v0")
+	third.ip(t, "link set v0 up")
+	d.in, d.out = packetSocket(t, third, "v0"), packetSocket(t, peer, "v0")
+	d.to = &unix.SockaddrLinklayer{Ifindex: peer.get(t, "v0").Index}
+	// The peer drops what it sends until the kernel's link watch saw its carrier.
+	ready := []unix.PollFd{{Fd: int32(d.in), Events: unix.POLLIN}}
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		d.ask(t, 6)
+		if n, err := unix.Poll(ready, 10); n > 0 && err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no frame arrives")
+		}
 	}
-	if got := n.get(t, "v0").Drops; got != dropped {
-		t.Errorf("drops %+v, want %+v: what is kept from the host is not lost", got, dropped)
-	}
-	must(t, drop.Close())
-	must(t, unix.Sendto(out, arpRequest(8), 0, to))
-	if op, target := nextARP(t, out); op != 2 || target != 8 {
-		t.Errorf("the first answer is ARP operation %d to .%d, want one to the second request, .8", op, target)
-	}
+	d.check(t)
 }
 
 func TestHostDropOfNoNetdev(t *testing.T) {

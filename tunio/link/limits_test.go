@@ -12,12 +12,12 @@ func TestLimits(t *testing.T) {
 	cannot := probe.Ability{MaxWrite: 65535}
 	facts := Facts{
 		MTU:      1400,
-		Sizes:    Sizes{GSOMaxSize: 400000, GSOIPv4MaxSize: 300000, GSOMaxSegs: 500, GROMaxSize: 200000, GROIPv4MaxSize: 100000},
+		Sizes:    Sizes{400000, 300000, 500, 200000, 100000},
 		Features: Features{Csum: true, TSO4: true, TSO6: true, USO: true},
 	}
 	lesser := Facts{
 		MTU:      1500,
-		Sizes:    Sizes{GSOMaxSize: 450000, GSOIPv4MaxSize: 250000, GSOMaxSegs: 65535, GROMaxSize: 65536, GROIPv4MaxSize: 65536},
+		Sizes:    Sizes{450000, 250000, 65535, 65536, 65536},
 		Features: Features{Csum: true, TSO4: true},
 	}
 	for _, c := range []struct {

@@ -74,7 +74,9 @@ func addNamespace(t testing.TB) string {
 	needRoot(t)
 	name := fmt.Sprintf("link%d-%d", os.Getpid(), namespaces.Add(1))
 	run(t, "ip netns add "+name)
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() }) // the test may have been first
+	t.Cleanup(func() {
+		_ = exec.Command("ip", "netns", "del", name).Run() // the test may have been first
+	})
 	return name
 }
 

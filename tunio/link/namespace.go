@@ -161,9 +161,8 @@ func (n *Namespace) fail(op, netdev string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var missing netlink.LinkNotFoundError
-	if errors.As(err, &missing) || errors.Is(err, unix.ENODEV) {
-		err = fmt.Errorf("no such netdev: %w", os.ErrNotExist)
+	if errors.Is(err, unix.ENODEV) { // it went after it was looked up
+		err = noNetdev{}
 	}
 	where := ""
 	if n.name != "" {
@@ -171,6 +170,12 @@ func (n *Namespace) fail(op, netdev string, err error) error {
 	}
 	return fmt.Errorf("%s %s%s: %w", op, netdev, where, hint(err, "CAP_NET_ADMIN"))
 }
+
+// noNetdev is the cause of an error about a netdev that does not exist.
+type noNetdev struct{}
+
+func (noNetdev) Error() string        { return "no such netdev" }
+func (noNetdev) Is(target error) bool { return target == os.ErrNotExist }
 
 // hint names the capability that a refusal asks for.
 func hint(err error, capability string) error {

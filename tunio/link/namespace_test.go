@@ -90,7 +90,8 @@ func TestAliveGoesByTheName(t *testing.T) {
 func TestOpenNamespaceExplains(t *testing.T) {
 	needRoot(t)
 	_, err := OpenNamespace("no-such-namespace")
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "ip netns add no-such-namespace") {
+	if !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "ip netns add no-such-namespace") {
 		t.Errorf("error %v, want os.ErrNotExist and the command that mends it", err)
 	}
 	file := filepath.Join(t.TempDir(), "plain")

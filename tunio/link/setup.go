@@ -21,12 +21,14 @@ func (n *Namespace) CreateMacvtap(name, lower string) (err error) {
 	}
 	low, err := n.byName(lower)
 	if err != nil {
-		return n.fail("look up lower netdev", lower, err)
+		return fmt.Errorf("lower netdev %s: %w", lower, err)
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
 	attrs.ParentIndex = low.Attrs().Index
-	m := &netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PASSTHRU}}
+	m := &netlink.Macvtap{Macvlan: netlink.Macvlan{
+		LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PASSTHRU,
+	}}
 	switch err := n.route.LinkAdd(m); {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
 		// netdev_rx_handler_register answers EBUSY, macvlan_common_newlink EINVAL

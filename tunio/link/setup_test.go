@@ -22,7 +22,8 @@ func TestCreateMacvtapIsPassthruAndPromiscuous(t *testing.T) {
 	}
 	_, err := n.SetSizes("v0", Sizes{GSOMaxSize: 524280})
 	must(t, err)
-	if c, err := n.SetSizes("m0", Sizes{GSOMaxSize: 524280}); err != nil || c.After.GSOMaxSize != 524280 {
+	c, err := n.SetSizes("m0", Sizes{GSOMaxSize: 524280})
+	if err != nil || c.After.GSOMaxSize != 524280 {
 		t.Errorf("raised to %+v, %v: a macvtap has its lower netdev's tso_max_size", c.After, err)
 	}
 }

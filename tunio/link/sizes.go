@@ -85,7 +85,7 @@ func (n *Namespace) SetSizes(name string, want Sizes) (Change, error) {
 	f := factsOf(l)
 	c := Change{Index: f.Index, Before: f.Sizes, After: f.Sizes}
 	err = n.applySizes(l, f.Sizes, f.grantable(want))
-	l, again := n.route.LinkByIndex(f.Index)
+	l, again := n.byIndex(f.Index)
 	if again == nil {
 		c.After = sizesOf(l.Attrs())
 	}
@@ -95,13 +95,12 @@ func (n *Namespace) SetSizes(name string, want Sizes) (Change, error) {
 // Restore puts back what a change altered, where it still is what the change left.
 // A netdev that is gone needs no restoring.
 func (n *Namespace) Restore(c Change) error {
-	l, err := n.route.LinkByIndex(c.Index)
+	l, err := n.byIndex(c.Index)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		err = n.fail("restore sizes of", fmt.Sprintf("netdev %d", c.Index), err)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		return err
+		return n.fail("restore sizes of", fmt.Sprintf("netdev %d", c.Index), err)
 	}
 	now := sizesOf(l.Attrs())
 	want := now

@@ -110,5 +110,6 @@ func eventOf(m syscall.NetlinkMessage) (Event, bool) {
 	if err != nil {
 		return Event{Lost: true}, true
 	}
-	return Event{Index: int(info.Index), Name: nl.BytesToString(a.get(unix.IFLA_IFNAME)), Gone: gone}, true
+	name := nl.BytesToString(a.get(unix.IFLA_IFNAME))
+	return Event{Index: int(info.Index), Name: name, Gone: gone}, true
 }

@@ -71,18 +71,26 @@ func TestWatchTellsChanges(t *testing.T) {
 	}
 	settle()
 	run(t, "ip netns exec "+n.name+" ethtool -K e0 tso off")
-	await(t, w, "features", func(e Event) bool { return e == Event{Index: index, Name: "e0"} && !n.get(t, "e0").TSO4 })
+	await(t, w, "features", func(e Event) bool {
+		return e == Event{Index: index, Name: "e0"} && !n.get(t, "e0").TSO4
+	})
 
 	settle()
 	must(t, n.Move("e0", other, "e9"))
-	await(t, w, "move away", func(e Event) bool { return e == Event{Index: index, Name: "e0", Gone: true} })
+	await(t, w, "move away", func(e Event) bool {
+		return e == Event{Index: index, Name: "e0", Gone: true}
+	})
 	must(t, other.Move("e9", n, "e1"))
 	await(t, w, "move back", func(e Event) bool { return e.Name == "e1" && !e.Gone })
 	index = n.get(t, "e1").Index
 	must(t, n.Delete("e1"))
-	await(t, w, "delete", func(e Event) bool { return e == Event{Index: index, Name: "e1", Gone: true} })
+	await(t, w, "delete", func(e Event) bool {
+		return e == Event{Index: index, Name: "e1", Gone: true}
+	})
 	n.ip(t, "link add e1 type veth peer name v1")
-	await(t, w, "make again", func(e Event) bool { return e.Name == "e1" && e.Index != index && !e.Gone })
+	await(t, w, "make again", func(e Event) bool {
+		return e.Name == "e1" && e.Index != index && !e.Gone
+	})
 }
 
 func TestWatchTellsThatItLostEvents(t *testing.T) {
@@ -98,7 +106,9 @@ func TestWatchTellsThatItLostEvents(t *testing.T) {
 	}
 	await(t, w, "overrun", func(e Event) bool { return e.Lost })
 	must(t, n.SetMTU("v0", 2000))
-	await(t, w, "after the overrun", func(e Event) bool { return e.Name == "v0" && n.get(t, "v0").MTU == 2000 })
+	await(t, w, "after the overrun", func(e Event) bool {
+		return e.Name == "v0" && n.get(t, "v0").MTU == 2000
+	})
 }
 
 func TestWatcherCloseEndsEvents(t *testing.T) {

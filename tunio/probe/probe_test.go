@@ -108,7 +108,8 @@ func TestWithoutPrivilegeTheReleaseDecides(t *testing.T) {
 			err = r.try()
 		}
 	})
-	if err == nil || err.Error() != "make a network namespace: operation not permitted (needs CAP_SYS_ADMIN)" {
+	const says = "make a network namespace: operation not permitted (needs CAP_SYS_ADMIN)"
+	if err == nil || err.Error() != says {
 		t.Errorf("error %v", err)
 	}
 	if r != want {
@@ -161,7 +162,9 @@ func tryMacvtap(packet, macvtap *Ability) error {
 		return err
 	}
 	attrs.Name, attrs.ParentIndex = "macvtap0", pair.Index
-	m := &netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PASSTHRU}}
+	m := &netlink.Macvtap{Macvlan: netlink.Macvlan{
+		LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PASSTHRU,
+	}}
 	if err := l.netlink.LinkAdd(m); err != nil {
 		return err
 	}

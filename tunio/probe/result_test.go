@@ -81,7 +81,8 @@ func TestShapesAreWellFormed(t *testing.T) {
 			t.Errorf("%s: length field %d, want %d", c.name, length, c.length)
 		}
 		if p.Jumbo {
-			if got, want := binary.BigEndian.Uint32(ip[vnet.IPv6Len+4:]), uint32(len(ip)-vnet.IPv6Len); got != want {
+			got, want := binary.BigEndian.Uint32(ip[vnet.IPv6Len+4:]), len(ip)-vnet.IPv6Len
+			if int(got) != want {
 				t.Errorf("%s: jumbo length %d, want %d", c.name, got, want)
 			}
 		}
