@@ -155,8 +155,8 @@ func TestVerdictFollowsTheNumbers(t *testing.T) {
 			"4.0 over the same veths (only 0.50 times the bridge's).",
 			measured(bridge(bridgeLegacy, 8.1), bridge(bridgeMixed, 8), mixed(PacketToPacket, 4))},
 		{"bridge only", start + ".", measured(bridge(bridgeMixed, 8))},
-		{"noisy", start + ".\nThe samples of 1 cases vary by more than 15 %: measure again on a quieter " +
-			"machine, or with more rounds.", measured(bridge(bridgeMixed, 4, 12))},
+		{"noisy", start + ".\nSamples vary by more than 15 % in 1 of 1 cases: measure again on a " +
+			"quieter machine, or with more rounds.", measured(bridge(bridgeMixed, 4, 12))},
 		{"nothing", "The mixed case over the Linux bridge was not measured: there is nothing to compare.",
 			measured(mixed(PacketToTap, 16))},
 	} {

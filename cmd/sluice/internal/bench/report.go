@@ -176,8 +176,8 @@ func (r *Report) Verdict() string {
 	}
 	if n := r.noisy(); n > 0 {
 		sentences = append(sentences, fmt.Sprintf(
-			"The samples of %d cases vary by more than %.0f %%: measure again on a quieter machine, "+
-				"or with more rounds.", n, 100*noisy))
+			"Samples vary by more than %.0f %% in %d of %d cases: measure again on a quieter machine, "+
+				"or with more rounds.", 100*noisy, n, len(r.Cases)))
 	}
 	return strings.Join(sentences, "\n")
 }
