@@ -197,7 +197,8 @@ var fieldEnds = map[gopacket.LayerType][]struct {
 	layers.LayerTypeTCP: {{2, "source port"}, {4, "destination port"}, {8, "sequence number"},
 		{12, "acknowledgement"}, {14, "data offset and flags"}, {16, "window"}, {18, "checksum"},
 		{20, "urgent pointer"}, {60, "options"}},
-	layers.LayerTypeUDP: {{2, "source port"}, {4, "destination port"}, {6, "length"}, {8, "checksum"}},
+	layers.LayerTypeUDP: {{2, "source port"}, {4, "destination port"}, {6, "length"},
+		{8, "checksum"}},
 }
 
 func fieldOf(layer gopacket.LayerType, at int) string {

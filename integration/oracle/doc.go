@@ -20,8 +20,12 @@
 //   - IPv6 with a jumbo option behind two VLAN tags. Linux 5.19 to 6.19 take the
 //     option out only where skb->protocol is IPv6, and behind two tags that is the
 //     inner tag's; every segment then keeps an option that is not true of it.
+//   - IPv6 with a jumbo option in front of anything but TCP: the same.
 //   - IPv6 with a jumbo option on Linux 7.0 and later, which copy it into every
 //     segment. The tests find that out by trying.
+//   - A super-packet of one segment with TCP options, which the kernel loses.
+//   - A chunk of one segment with a TCP checksum of 0: the kernel writes 0 where it
+//     cuts and 0xffff where it completes.
 //   - A segment that is longer than 65535 bytes, which no MTU lets pass.
 //   - SCTP checksums: a tap has no way to ask for a CRC32c.
 //
