@@ -78,7 +78,8 @@ func newBenchCommand() *cobra.Command {
 			if report == nil {
 				return errors.Join(err, out.Close())
 			}
-			return errors.Join(err, report.WriteTable(c.OutOrStdout()), writeReport(out, report))
+			err = errors.Join(err, report.WriteTable(c.OutOrStdout()))
+			return errors.Join(err, writeReport(out, report))
 		},
 	}
 	f := c.Flags()

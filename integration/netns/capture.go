@@ -160,7 +160,7 @@ func (c *Capture) add(buffer []byte, n int, aux []byte, from unix.Sockaddr) {
 	if info.tag != nil && len(frame) >= vlanOffset {
 		frame = slices.Insert(frame, vlanOffset, info.tag...)
 	}
-	c.frames = append(c.frames, Captured{Data: frame, Outgoing: outgoing, Unchecked: info.unchecked})
+	c.frames = append(c.frames, Captured{frame, outgoing, info.unchecked})
 }
 
 // auxdata is what struct tpacket_auxdata says of a frame.
@@ -188,7 +188,8 @@ func parseAuxdata(control []byte) (info auxdata) {
 				tpid = binary.NativeEndian.Uint16(m.Data[18:])
 			}
 			info.tag = binary.BigEndian.AppendUint16(nil, tpid)
-			info.tag = binary.BigEndian.AppendUint16(info.tag, binary.NativeEndian.Uint16(m.Data[16:]))
+			tci := binary.NativeEndian.Uint16(m.Data[16:])
+			info.tag = binary.BigEndian.AppendUint16(info.tag, tci)
 		}
 	}
 	return info

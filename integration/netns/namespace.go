@@ -161,7 +161,7 @@ func (ns *Namespace) SetLink(device string, link Link) {
 			link.GROIPv4 = link.GRO
 		}
 		// gso_max_size before its IPv4 companion: setting it to 65536 or less sets
-		// both (dev_set netif_set_gso_max_size). gro_max_size does the same.
+		// both (netif_set_gso_max_size). gro_max_size does the same.
 		for _, s := range []struct {
 			name  string
 			value int
@@ -278,7 +278,7 @@ func (ns *Namespace) writeSysctl(name, value string) error {
 }
 
 // Offloads switches a device's offloads on or off, by the kernel's feature names
-// ("tx-tcp-segmentation"; see Features for groups of them).
+// ("tx-tcp-segmentation"; TCPSegmentation and its neighbours are groups of them).
 func (ns *Namespace) Offloads(device string, on bool, features ...string) {
 	ns.lab.build("set offloads of", ns.Name+" "+device, func() error {
 		return ns.Do(func() error {

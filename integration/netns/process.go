@@ -41,7 +41,8 @@ func (ns *Namespace) Start(
 
 	// `ip netns exec` becomes the command, under the same pid, after it has mounted
 	// a /sys that shows the namespace's devices.
-	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", ns.Name, file}, args...)...)
+	args = append([]string{"netns", "exec", ns.Name, file}, args...)
+	cmd := exec.CommandContext(ctx, "ip", args...)
 	cmd.Stdout, cmd.Stderr = stdout, &p.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }

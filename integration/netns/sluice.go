@@ -57,7 +57,8 @@ func (ns *Namespace) Sluice(ctx context.Context, binary string, args ...string) 
 		return nil, errors.Join(p.Wait(), errors.New("netns: sluice run ended before it was ready"))
 	case <-timer.C:
 		p.Kill()
-		return nil, errors.Join(p.Wait(), fmt.Errorf("netns: sluice run was not ready after %v", readyLimit))
+		late := fmt.Errorf("netns: sluice run was not ready after %v", readyLimit)
+		return nil, errors.Join(p.Wait(), late)
 	}
 }
 

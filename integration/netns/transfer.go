@@ -60,7 +60,8 @@ func (l *Lab) exchange(ctx context.Context, a, b *Namespace, address string, siz
 	var conn net.Conn
 	err = a.Do(func() error {
 		// The address is literal, so Dial opens its socket on this thread.
-		conn, err = (&net.Dialer{Timeout: waitLimit}).DialContext(ctx, "tcp", listener.Addr().String())
+		dialer := net.Dialer{Timeout: waitLimit}
+		conn, err = dialer.DialContext(ctx, "tcp", listener.Addr().String())
 		return err
 	})
 	if err != nil {
@@ -91,11 +92,13 @@ func swap(ctx context.Context, conn *net.TCPConn, size int64, mine, theirs byte)
 
 	sent := make(chan error, 1)
 	go func() {
-		_, err := io.CopyBuffer(struct{ io.Writer }{conn}, data(mine, size), make([]byte, blockSize))
+		w := struct{ io.Writer }{conn} // hides ReadFrom, which would choose its own block
+		_, err := io.CopyBuffer(w, data(mine, size), make([]byte, blockSize))
 		sent <- errors.Join(err, conn.CloseWrite())
 	}()
 	got, want := sha256.New(), sha256.New()
-	n, err := io.CopyBuffer(got, struct{ io.Reader }{conn}, make([]byte, blockSize))
+	r := struct{ io.Reader }{conn} // hides WriteTo, likewise
+	n, err := io.CopyBuffer(got, r, make([]byte, blockSize))
 	err = errors.Join(err, <-sent)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return errors.Join(cause, err)

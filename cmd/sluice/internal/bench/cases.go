@@ -9,7 +9,7 @@ import (
 
 // Sizes that tell a case from another, in bytes.
 const (
-	bigSize    = 389120 // gso_max_size of a BIG TCP sender, and of an egress that takes what it sends
+	bigSize    = 389120 // gso_max_size of a BIG TCP sender, and of an egress that takes it all
 	legacySize = 65536  // gso_max_size without BIG TCP (GSO_LEGACY_MAX_SIZE)
 	mtu        = 1500
 	wireSize   = mtu + 14 // the longest frame that is no super-packet
@@ -110,11 +110,13 @@ func (s *scenario) cannot(family string, l *summary.Limits) string {
 	}
 	switch {
 	case family == "ipv6" && l.IPv6Form == "none":
-		return "this kernel takes no form of IPv6 BIG TCP there (ipv6_form none): Sluice cuts it to 64 KiB"
+		return "this kernel takes no form of IPv6 BIG TCP there (ipv6_form none): " +
+			"Sluice cuts it to 64 KiB"
 	case size <= legacySize:
 		return fmt.Sprintf("the egress takes no frame above 64 KiB (%s %d)", key, size)
 	case l.MaxWrite <= legacySize:
-		return fmt.Sprintf("this kernel takes no write above 64 KiB there (max_write %d)", l.MaxWrite)
+		return fmt.Sprintf(
+			"this kernel takes no write above 64 KiB there (max_write %d)", l.MaxWrite)
 	}
 	return ""
 }
@@ -125,7 +127,8 @@ func (s *scenario) ports(path, receiver string) []string {
 	egress := "b=packet:vB"
 	if path == PacketToTap {
 		size := strconv.Itoa(s.egress)
-		egress = "b=tap:tap0,netns=" + receiver + ",gso_max_size=" + size + ",gso_ipv4_max_size=" + size
+		egress = "b=tap:tap0,netns=" + receiver +
+			",gso_max_size=" + size + ",gso_ipv4_max_size=" + size
 	}
 	if s.oversize != "" {
 		egress += ",oversize=" + s.oversize

@@ -95,7 +95,8 @@ func newReport(c Config, measured []*measurement) *Report {
 	for _, row := range ratioRows {
 		for _, f := range families {
 			if v, ok := r.ratio(row.path, row.over, row.under, f.name); ok {
-				r.Ratios = append(r.Ratios, Ratio{ratioName(row.path, row.over, row.under) + ", " + f.name, v})
+				name := ratioName(row.path, row.over, row.under) + ", " + f.name
+				r.Ratios = append(r.Ratios, Ratio{name, v})
 			}
 		}
 	}
@@ -125,7 +126,8 @@ func (r *Report) median(path, name, family string) float64 {
 // shows.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Linux %s, %d CPUs, one TCP stream (%s), rounds of %d s: %d, sender %d, legacy %d\n\n",
+	fmt.Fprintf(&b, "Linux %s, %d CPUs, one TCP stream (%s), rounds of %d s: %d, "+
+		"sender %d, legacy %d\n\n",
 		r.Kernel, r.CPUs, r.Settings.CongestionControl, r.Settings.Seconds, r.Settings.Rounds,
 		r.Settings.BigGSOMaxSize, r.Settings.LegacyGSOMaxSize)
 	fmt.Fprintf(&b, "%-16s  %-15s  %-6s  %7s  %5s  %11s  %7s  %7s\n",
@@ -135,7 +137,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, "%-16s  %-15s  %-6s  ", c.Path, c.Case, c.Family)
 		if c.Skipped != "" {
 			fmt.Fprintf(&b, "skipped\n")
-			skipped = append(skipped, fmt.Sprintf("  %s, %s, %s: %s\n", c.Path, c.Case, c.Family, c.Skipped))
+			skipped = append(skipped,
+				fmt.Sprintf("  %s, %s, %s: %s\n", c.Path, c.Case, c.Family, c.Skipped))
 			continue
 		}
 		fmt.Fprintf(&b, "%7.2f  %5.1f  %11d  %7d  %7d\n",
@@ -188,8 +191,8 @@ func (r *Report) verdict(family string) string {
 		return ""
 	}
 	name := map[string]string{"ipv4": "IPv4", "ipv6": "IPv6"}[family]
-	s := fmt.Sprintf("%s: a BIG TCP sender into a 64 KiB egress reaches %.1f Gbit/s over the Linux bridge",
-		name, mixed)
+	s := fmt.Sprintf("%s: a BIG TCP sender into a 64 KiB egress reaches %.1f Gbit/s "+
+		"over the Linux bridge", name, mixed)
 	if plain := r.median(Bridge, bridgeLegacy, family); plain > 0 {
 		s += fmt.Sprintf(", %s the %.1f without BIG TCP", compare(mixed/plain), plain)
 	}
@@ -198,7 +201,8 @@ func (r *Report) verdict(family string) string {
 		{PacketToPacket, "over the same veths"}, {PacketToTap, "into a tap"},
 	} {
 		if v := r.median(p.path, mixedResegment, family); v > 0 {
-			carried = append(carried, fmt.Sprintf("%.1f %s (%s the bridge's)", v, p.into, compare(v/mixed)))
+			carried = append(carried,
+				fmt.Sprintf("%.1f %s (%s the bridge's)", v, p.into, compare(v/mixed)))
 		}
 	}
 	if carried != nil {

@@ -46,8 +46,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if c.Congestion == "" {
 		c.Congestion = readCongestion("tcp_congestion_control")
 	}
-	if available := readCongestion("tcp_available_congestion_control"); !slices.Contains(
-		strings.Fields(available), c.Congestion) {
+	available := readCongestion("tcp_available_congestion_control")
+	if !slices.Contains(strings.Fields(available), c.Congestion) {
 		return nil, fmt.Errorf("bench: congestion control %q is not among this kernel's: %s",
 			c.Congestion, available)
 	}
