@@ -229,6 +229,7 @@ func (p *Port) Attach(queues []Queue, l vnet.Limits, up bool) error {
 	p.queues, p.limits, p.up = slices.Clone(queues), l, up
 	p.maxWrite = 0
 	p.lost.Store(lostNot)
+	p.failed.Store(false)
 	s.publish()
 	for i, q := range p.queues {
 		if i == len(p.rx) {
