@@ -140,6 +140,20 @@ func TestCompleteAnyInternetChecksum(t *testing.T) {
 	}
 }
 
+// TestCompleteTakesNothingElseForSCTP: the offset alone does not make a CRC32c.
+func TestCompleteTakesNothingElseForSCTP(t *testing.T) {
+	other := sctpFrame()
+	other.Head[vnet.EthLen+vnet.VLANLen+9] = 99 // any private encryption scheme (IANA)
+	inner := sctpFrame()
+	inner.Hdr.CsumStart += 12
+	for _, f := range []vnet.Frame{other, inner} {
+		want := append([]byte{}, f.Head...)
+		start := int(f.Hdr.CsumStart)
+		binary.BigEndian.PutUint16(want[start+8:], ^vnettest.Sum(want[start:]))
+		completeAll(t, f, want)
+	}
+}
+
 func TestCompleteSCTP(t *testing.T) {
 	f := sctpFrame()
 	want := append([]byte{}, f.Head...)

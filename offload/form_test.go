@@ -40,6 +40,21 @@ func TestReform(t *testing.T) {
 	}
 }
 
+// TestReformWithoutNeedsCsum: there is no csum_start to shift.
+func TestReformWithoutNeedsCsum(t *testing.T) {
+	s := bigIPv6(vnet.FormPlain)
+	s.Csum = vnettest.Zero
+	f := vnettest.Super(s)
+	s.Form = vnet.FormHBH
+	want := vnettest.Super(s)
+	_, p := parse(t, &f)
+	out := newBatch(&f, 1)
+	if d := Reform(out, &f, &p, vnet.FormHBH); d != vnet.Keep {
+		t.Fatal(d)
+	}
+	sameFrames(t, []vnet.Frame{out.Frames[0].Clone()}, []vnet.Frame{want})
+}
+
 func TestBigForm(t *testing.T) {
 	const tcpLen = 32
 	for _, c := range []struct {
@@ -63,8 +78,11 @@ func TestBigForm(t *testing.T) {
 }
 
 func TestReformReasons(t *testing.T) {
-	longest := bigIPv6(vnet.FormPlain)
-	longest.Payload = vnettest.Pattern(vnet.MaxFrame - vnet.EthLen - vnet.IPv6Len - 32)
+	frameOf := func(n int) vnettest.Spec {
+		s := bigIPv6(vnet.FormPlain)
+		s.Payload = vnettest.Pattern(n - vnet.EthLen - vnet.IPv6Len - 32)
+		return s
+	}
 	hopByHop := bigIPv6(vnet.FormPlain)
 	hopByHop.Ext = []vnettest.Ext{vnettest.HopByHop}
 	for name, c := range map[string]struct {
@@ -72,8 +90,9 @@ func TestReformReasons(t *testing.T) {
 		to   vnet.Form
 		want vnet.Drop
 	}{
-		"8 bytes more than MaxFrame":     {longest, vnet.FormHBH, vnet.DropTooBig},
-		"as long as MaxFrame":            {longest, vnet.FormPlain, vnet.Keep},
+		"grows beyond MaxFrame":          {frameOf(vnet.MaxFrame - 7), vnet.FormHBH, vnet.DropTooBig},
+		"grows to MaxFrame":              {frameOf(vnet.MaxFrame - 8), vnet.FormHBH, vnet.Keep},
+		"MaxFrame stays as is":           {frameOf(vnet.MaxFrame), vnet.FormPlain, vnet.Keep},
 		"beside another hop-by-hop":      {hopByHop, vnet.FormHBH, vnet.DropTooBig},
 		"another hop-by-hop stays as is": {hopByHop, vnet.FormPlain, vnet.Keep},
 	} {

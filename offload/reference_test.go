@@ -33,9 +33,10 @@ func chunks(s vnettest.Spec, segs int, form vnet.Form) []vnet.Frame {
 		to := min(from+segs*s.GSOSize, len(s.Payload))
 		p := part(s, from, to, i)
 		p.Csum = vnettest.Seed
-		p.Form = form
+		p.Form = vnet.FormNone
 		if to-from > s.GSOSize {
 			p.GSOSize = s.GSOSize
+			p.Form = form
 		}
 		frames = append(frames, vnettest.Super(p))
 		if from = to; from == len(s.Payload) {

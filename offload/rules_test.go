@@ -100,6 +100,23 @@ func TestUDPChunkOfManySegments(t *testing.T) {
 	sameFrames(t, resegment(t, &f, 65535, 65535, vnet.FormNone, 100), chunks(s, 64, vnet.FormNone))
 }
 
+// TestUDPStaysBelow64KiB, also when a hostile frame is longer than UDP can be.
+func TestUDPStaysBelow64KiB(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		s := vnettest.Spec{V6: v6, UDP: true, Payload: vnettest.Pattern(100), GSOSize: 1400}
+		f := vnettest.Super(s)
+		f.Head = append(f.Head, vnettest.Pattern(200000)...)
+		got := resegment(t, &f, vnet.MaxFrame, vnet.MaxSegments, vnet.FormPlain, 100)
+		want := vnet.EthLen + vnet.IPv4Len + vnet.UDPLen + 46*1400 // 64428; one more is above 65535
+		if v6 {
+			want += vnet.IPv6Len - vnet.IPv4Len
+		}
+		if n := got[0].Len(); n != want {
+			t.Errorf("v6=%v: a chunk of %d bytes, want %d", v6, n, want)
+		}
+	}
+}
+
 // TestOneSegmentIsPassed: a frame that is one segment is no super-packet for the
 // kernel either. Its lengths are not those of the frame when it is padded.
 func TestOneSegmentIsPassed(t *testing.T) {
@@ -110,11 +127,13 @@ func TestOneSegmentIsPassed(t *testing.T) {
 	for how, f := range map[string]vnet.Frame{"whole": padded, "pieces": vnettest.Scatter(padded, 55, 1, 2)} {
 		want := append(wire(s)[0], 0, 0)
 		sameWire(t, segment(t, &f, 1), [][]byte{want}, csumAt(s))
+		const unknown = 0x44
+		f.Hdr.Flags |= vnet.DataValid | unknown
 		one := resegment(t, &f, 65535, 10, vnet.FormNone, 1)
 		if len(one) != 1 || !bytes.Equal(one[0].Head, padded.Head) {
 			t.Errorf("%s: resegmenting changed the frame", how)
 		}
-		hdr := vnet.Header{Flags: vnet.NeedsCsum, HdrLen: 54, CsumStart: 34, CsumOffset: 16}
+		hdr := vnet.Header{Flags: 3, HdrLen: 54, CsumStart: 34, CsumOffset: 16}
 		if one[0].Hdr != hdr {
 			t.Errorf("%s: header %+v, want %+v", how, one[0].Hdr, hdr)
 		}
@@ -123,10 +142,15 @@ func TestOneSegmentIsPassed(t *testing.T) {
 
 // TestOneSegmentWithoutNeedsCsum: its checksum is finished, right or wrong.
 func TestOneSegmentWithoutNeedsCsum(t *testing.T) {
-	s := tcp(4, 1448)
-	s.Csum = vnettest.Zero
-	f := vnettest.Super(s)
-	sameBytes(t, segment(t, &f, 1), [][]byte{f.Head})
+	for _, size := range []int{4, 1448} {
+		s := tcp(4, size)
+		s.Csum = vnettest.Zero
+		f := vnettest.Super(s)
+		sameBytes(t, segment(t, &f, 1), [][]byte{f.Head})
+		if one := resegment(t, &f, 65535, 10, vnet.FormNone, 1); one[0].Hdr.Flags != 0 {
+			t.Errorf("gso_size %d: header %+v", size, one[0].Hdr)
+		}
+	}
 }
 
 // TestJumboBelow64KiB: such an option is invalid, and is copied like any other.

@@ -48,7 +48,7 @@ func shapes() []shape {
 		{"id-wraps", with(tcp(5000, 1000), func(s *vnettest.Spec) { s.ID = 0xfffe })},
 		{"seq-wraps", with(tcp(5000, 1000), func(s *vnettest.Spec) { s.Seq = 0xfffff000 })},
 		{"longer-than-64k", tcp(200001, 1448)},
-		{"greatest-size", tcp(200001, vnet.MaxGSOSize-200)},
+		{"greatest-size", tcp(200001, vnet.MaxGSOSize)},
 		{"udp", vnettest.Spec{UDP: true, Payload: vnettest.Pattern(14001), GSOSize: 1400, ID: 9}},
 		{"udp-many", vnettest.Spec{UDP: true, Payload: vnettest.Pattern(130), GSOSize: 1, ID: 0xfff0}},
 	}
@@ -163,6 +163,31 @@ func TestResegment(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestResegmentAtTheEdges looks where a length field just suffices, where the
+// jumbo option comes in, and where it no longer fits, byte by byte.
+func TestResegmentAtTheEdges(t *testing.T) {
+	const headers4, headers6 = 14 + 20 + 20, 14 + 40 + 20
+	// at cuts at the limit edge+d; 16 bits say the length of a frame of edge bytes.
+	at := func(v6 bool, in, form vnet.Form, edge, d int) {
+		s := tcp(70000, 1)
+		s.V6, s.Form, s.TCPOptions = v6, in, nil
+		f := vnettest.Super(s)
+		want := chunks(s, segsThatFit(s, edge+d, 65535, form), form)
+		t.Logf("v6=%v, %v to %v, %d above the edge", v6, in, form, d)
+		sameFrames(t, resegment(t, &f, edge+d, 65535, form, 5), want)
+	}
+	for _, d := range []int{-1, 0, 1} {
+		at(false, vnet.FormNone, vnet.FormNone, headers4+65535-40, d)
+	}
+	for _, in := range []vnet.Form{vnet.FormHBH, vnet.FormPlain} {
+		for _, form := range []vnet.Form{vnet.FormNone, vnet.FormHBH, vnet.FormPlain} {
+			for _, d := range []int{-1, 0, 1, 8, 9, 10, 1000} {
+				at(true, in, form, headers6+65535-20, d)
+			}
+		}
 	}
 }
 
