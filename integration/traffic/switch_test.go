@@ -51,15 +51,22 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// launch starts `sluice run` with the given ports, under the command in wrap if
-// there is one, and does not wait for anything.
-func launch(t testing.TB, ns *netns.Namespace, wrap []string, ports ...string) *sluice {
+// launch starts `sluice run` with the given ports, and does not wait for anything.
+func launch(t testing.TB, ns *netns.Namespace, ports ...string) *sluice {
 	t.Helper()
-	dir := t.TempDir()
+	return launchUnder(t, ns, nil, netnstest.Binary(t), t.TempDir(), ports...)
+}
+
+// launchUnder is launch with a binary that the command in wrap runs, if there is
+// one, and a folder for what it writes.
+func launchUnder(
+	t testing.TB, ns *netns.Namespace, wrap []string, binary, dir string, ports ...string,
+) *sluice {
+	t.Helper()
 	s := &sluice{t: t, out: &output{},
 		log: filepath.Join(dir, "log"), summary: filepath.Join(dir, "summary.json")}
 	command := append([]string{"-c", `exec "$@" 2>"$0"`, s.log}, wrap...)
-	command = append(command, netnstest.Binary(t), "run", "--summary", s.summary)
+	command = append(command, binary, "run", "--summary", s.summary)
 	for _, p := range ports {
 		command = append(command, "-p", p)
 	}
@@ -74,7 +81,7 @@ func launch(t testing.TB, ns *netns.Namespace, wrap []string, ports ...string) *
 // run starts `sluice run` and waits until it is ready. It ends with the test.
 func run(t testing.TB, ns *netns.Namespace, ports ...string) *sluice {
 	t.Helper()
-	s := launch(t, ns, nil, ports...)
+	s := launch(t, ns, ports...)
 	t.Cleanup(func() {
 		s.stop()
 		if t.Failed() {

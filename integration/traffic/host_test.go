@@ -1,0 +1,85 @@
+package traffic
+
+import (
+	"testing"
+
+	"sluice/integration/netns"
+)
+
+// hostAddress is one that the switch's namespace has, on a netdev of its own: under
+// the weak host model it answers for it on every netdev.
+const hostAddress = "10.0.0.77"
+
+// TestHostStackKeepsOut: with host=drop, the default, the namespace of the switch
+// does not answer for its addresses on a port's netdev, though the port gets the
+// frames; with host=keep it does, and where the netdev has an address or a master.
+func TestHostStackKeepsOut(t *testing.T) {
+	for _, c := range []struct {
+		name, keys string
+		prepare    func(b *bed)
+		answers    bool
+		warnings   int
+	}{
+		{"the default", "", func(*bed) {}, false, 0},
+		{"drop", ",host=drop", func(*bed) {}, false, 0},
+		{"keep", ",host=keep", func(*bed) {}, true, 0},
+		{"an address", "", func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }, true, 1},
+		{"an address, and drop", ",host=drop", func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }, false, 0},
+		{"an address, and keep", ",host=keep", func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, x, y := pair(t, netns.Link{}, netns.Link{})
+			b.Veth(b.sw, "other", b.sw, "end", netns.Link{})
+			b.sw.Address("other", hostAddress+"/32")
+			// The host would answer through the netdev that the question came from.
+			must(t, b.sw, "ip", "route", "add", x.v4, "dev", "vA")
+			c.prepare(b)
+			b.built()
+			s := run(t, b.sw, "a=packet:vA"+c.keys, "b=packet:vB"+c.keys)
+			b.exchange(x, y, 1<<20)
+			wantAnswers(t, b, x, hostAddress, c.answers)
+			if n := s.lines("level=WARN", "port=a", "host="); n != c.warnings {
+				t.Errorf("%d warnings, want %d:\n%s", n, c.warnings, s.logged("level=WARN"))
+			}
+			s.stop()
+			// It all ends with the switch.
+			wantAnswers(t, b, x, hostAddress, true)
+		})
+	}
+}
+
+// wantAnswers fails the test unless an address answers pings as want says: both
+// the question who has it, and one to whoever is at the far end of the cable.
+func wantAnswers(t testing.TB, b *bed, h *host, address string, want bool) {
+	t.Helper()
+	mac := link(t, b.sw, "vA").HardwareAddr.String()
+	for _, neighbour := range [][]string{{"del", address}, {"replace", address, "lladdr", mac}} {
+		command := append([]string{"neigh"}, append(neighbour, "dev", "eth0")...)
+		_, _ = h.Run(deadline(t, patience), "ip", command...) // there may be nothing to delete
+		ping := func() bool {
+			_, err := h.Run(deadline(t, patience), "busybox", "ping", "-c", "1", "-W", "1", address)
+			return err == nil
+		}
+		if want {
+			wait(t, "the host to answer", ping)
+		} else if ping() {
+			t.Errorf("the host answers, neighbour %v", neighbour)
+		}
+	}
+}
+
+// TestPortOfABridgeKeepsItsHost: a netdev with a master gives its frames to that.
+func TestPortOfABridgeKeepsItsHost(t *testing.T) {
+	b, x, _ := pair(t, netns.Link{}, netns.Link{})
+	b.sw.Bridge("br0", "vA")
+	b.sw.Address("br0", hostAddress+"/24")
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	wait(t, "the bridge to answer", func() bool {
+		_, err := x.Run(deadline(t, patience), "busybox", "ping", "-c", "1", "-W", "1", hostAddress)
+		return err == nil
+	})
+	if n := s.lines("level=WARN", "port=a", "master"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, s.logged("level=WARN"))
+	}
+}

@@ -1,0 +1,326 @@
+package traffic
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"sluice/integration/netns"
+	"sluice/vnet"
+	"sluice/vnet/vnettest"
+)
+
+// Lengths of the headers that super makes.
+const (
+	headers4 = vnet.EthLen + vnet.IPv4Len + 32
+	headers6 = vnet.EthLen + vnet.IPv6Len + 32
+)
+
+// TestFramesKeepToTheLimits: one super-packet, or frame, to a port with the given
+// keys on a netdev that takes BIG TCP.
+func TestFramesKeepToTheLimits(t *testing.T) {
+	b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: big})
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	const needs = vnet.NeedsCsum
+	for _, c := range []struct {
+		keys   string
+		spec   vnettest.Spec
+		max    int // longest frame that arrives
+		frames int
+		flags  vnet.Flags // of them all
+		gso    vnet.GSO   // of the first
+	}{
+		{"", super(false, 300_000, 1448), headers4 + 300_000, 1, needs, vnet.GSOTCPv4},
+		{"", super(true, 60_000, 1428), headers6 + 60_000, 1, needs, vnet.GSOTCPv6},
+		{"", super(false, 1000, 0), headers4 + 1000, 1, needs, 0},
+		// 13 segments and headers are 18890 bytes.
+		{",gso_max_size=20000", super(false, 40_000, 1448), headers4 + 13*1448, 3, needs, vnet.GSOTCPv4},
+		{",gso_max_size=20000", super(true, 40_000, 1428), headers6 + 13*1428, 3, needs, vnet.GSOTCPv6},
+		{",gso_max_size=200000,gso_ipv4_max_size=20000", super(false, 40_000, 1448), headers4 + 13*1448, 3, needs, vnet.GSOTCPv4},
+		{",gso_max_size=200000,gso_ipv4_max_size=20000", super(true, 40_000, 1428), headers6 + 40_000, 1, needs, vnet.GSOTCPv6},
+		// A super-packet is shorter than the limit: one of its very length is cut.
+		{fmt.Sprintf(",gso_max_size=%d", headers4+40_000), super(false, 40_000, 1000), headers4 + 39_000, 2, needs, vnet.GSOTCPv4},
+		{fmt.Sprintf(",gso_max_size=%d", headers4+40_001), super(false, 40_000, 1000), headers4 + 40_000, 1, needs, vnet.GSOTCPv4},
+		// No two segments fit: they leave one by one, with full checksums.
+		{",gso_max_size=1500", super(false, 10_000, 1448), headers4 + 1448, 7, 0, 0},
+		{",gso_max_segs=16", super(false, 100_000, 1448), headers4 + 16*1448, 5, needs, vnet.GSOTCPv4},
+		{",gso_max_segs=16", super(false, 16*1448, 1448), headers4 + 16*1448, 1, needs, vnet.GSOTCPv4},
+		{",gso_max_segs=16", super(true, 40_000, 1428), headers6 + 16*1428, 2, needs, vnet.GSOTCPv6},
+		{",oversize=segment,gso_max_size=65536", super(false, 100_000, 1448), headers4 + 1448, 70, 0, 0},
+		{",oversize=segment,gso_max_size=65536", super(false, 60_000, 1448), headers4 + 60_000, 1, needs, vnet.GSOTCPv4},
+		{",oversize=pass,gso_max_size=65536", super(false, 100_000, 1448), headers4 + 100_000, 1, needs, vnet.GSOTCPv4},
+		{",offload=none", super(false, 10_000, 1448), headers4 + 1448, 7, 0, 0},
+		{",offload=none", super(true, 10_000, 1428), headers6 + 1428, 8, 0, 0},
+		{",offload=none", super(false, 1000, 0), headers4 + 1000, 1, 0, 0},
+		{",offload=csum", super(false, 10_000, 1448), headers4 + 1448, 7, 0, 0},
+		{",offload=csum", super(false, 1000, 0), headers4 + 1000, 1, needs, 0},
+		{",offload=full", super(false, 60_000, 1448), headers4 + 60_000, 1, needs, vnet.GSOTCPv4},
+	} {
+		v := map[bool]string{false: "v4", true: "v6"}[c.spec.V6]
+		t.Run(fmt.Sprintf("%s %s %d by %d", v, c.keys, len(c.spec.Payload), c.spec.GSOSize), func(t *testing.T) {
+			from.t, to.t = t, t
+			run(t, b.sw, "a=packet:vA", "b=packet:vB"+c.keys)
+			got := cross(from, to, c.spec)
+			if longest(got) != c.max || len(got) != c.frames {
+				t.Fatalf("arrived: %v, want %d frames of at most %d", lengths(got), c.frames, c.max)
+			}
+			for i := range got {
+				if flags := got[i].Hdr.Flags & needs; flags != c.flags {
+					t.Errorf("frame %d of %d: flags %#x, want %#x", i, len(got), flags, c.flags)
+				}
+			}
+			if gso := got[0].Hdr.GSO; gso != c.gso {
+				t.Errorf("GSO type %d, want %d", gso, c.gso)
+			}
+		})
+	}
+}
+
+// TestOffloadFullOverridesTheNetdev: offload= says what the receiver takes, whatever
+// the netdev's features say; the kernel does the rest.
+func TestOffloadFullOverridesTheNetdev(t *testing.T) {
+	b, x, y := pair(t, netns.Link{}, netns.Link{})
+	b.sw.Offloads("vB", false, netns.TransmitChecksum...)
+	b.built()
+	for keys, segmented := range map[string]uint64{"": 1, ",offload=full": 0} {
+		s := run(t, b.sw, "a=packet:vA", "b=packet:vB"+keys)
+		from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+		if got := cross(from, to, super(false, 10_000, 1448)); len(got) != 7 {
+			t.Errorf("%q: arrived %v", keys, lengths(got))
+		}
+		if p := s.port("b"); p.TX.Segmented != segmented {
+			t.Errorf("%q: segmented %d, want %d", keys, p.TX.Segmented, segmented)
+		}
+	}
+}
+
+// TestPassLeavesItToTheKernel: oversize=pass on an egress of 64 KiB shows what the
+// kernel itself does, which is to cut to the sender's segments.
+func TestPassLeavesItToTheKernel(t *testing.T) {
+	b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: 65536})
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB,oversize=pass")
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	if got := cross(from, to, super(false, 100_000, 1448)); len(got) != 70 {
+		t.Errorf("arrived: %v", lengths(got))
+	}
+	if p := s.port("b"); p.TX.MaxFrame != headers4+100_000 || p.TX.Segmented+p.TX.Resegmented != 0 {
+		t.Errorf("%+v", p.TX)
+	}
+}
+
+// TestSizesAreRaisedAndPutBack: what is above the netdev's sizes is set there, and
+// taken back at the end if nobody else has changed it.
+func TestSizesAreRaisedAndPutBack(t *testing.T) {
+	type sizes struct{ gso, gso4, segs, gro, gro4 uint32 }
+	of := func(ns *netns.Namespace, device string) sizes {
+		a := link(t, ns, device)
+		return sizes{a.GSOMaxSize, a.GSOIPv4MaxSize, a.GSOMaxSegs, a.GROMaxSize, a.GROIPv4MaxSize}
+	}
+	b := newBed(t)
+	b.cabled("a", netns.Link{GSOSegs: 100})
+	y := b.host("b")
+	b.built()
+	must(t, y.Namespace, "ip", "tuntap", "add", "dev", "t0", "mode", "tap", "vnet_hdr")
+	y.SetLink("t0", netns.Link{})
+	b.built()
+	packet, tap := of(b.sw, "vA"), of(y.Namespace, "t0")
+
+	for _, c := range []struct {
+		name        string
+		meanwhile   func()
+		packet, tap sizes // while it runs
+		after       sizes // of the packet port
+	}{
+		{"nobody else", func() {},
+			sizes{200_000, 150_000, 1000, 65536, 65536}, sizes{65536, 65536, 65535, 180_000, 170_000}, packet},
+		{"somebody sets one of them", func() { b.sw.SetLink("vA", netns.Link{GSO: 120_000, GSOIPv4: 150_000}) },
+			sizes{200_000, 150_000, 1000, 65536, 65536}, sizes{65536, 65536, 65535, 180_000, 170_000},
+			sizes{120_000, packet.gso4, packet.segs, packet.gro, packet.gro4}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := run(t, b.sw, "a=packet:vA,gso_max_size=200000,gso_ipv4_max_size=150000,gso_max_segs=1000",
+				"b=tap:t0,netns="+y.Name+",gso_max_size=180000,gso_ipv4_max_size=170000")
+			if got := of(b.sw, "vA"); got != c.packet {
+				t.Errorf("vA has %+v, want %+v", got, c.packet)
+			}
+			if got := of(y.Namespace, "t0"); got != c.tap {
+				t.Errorf("t0 has %+v, want %+v", got, c.tap)
+			}
+			c.meanwhile()
+			b.built()
+			p := s.port("b")
+			if p.Limits.GSOMaxSize != 180_000 || p.Limits.GSOIPv4MaxSize != 170_000 {
+				t.Errorf("limits of the tap: %+v", p.Limits)
+			}
+			if got := of(b.sw, "vA"); got != c.after {
+				t.Errorf("after the end vA has %+v, want %+v", got, c.after)
+			}
+			if got := of(y.Namespace, "t0"); got != tap {
+				t.Errorf("after the end t0 has %+v, want %+v", got, tap)
+			}
+			if n := s.lines("level=WARN"); n != 0 {
+				t.Errorf("warnings:\n%s", s.logged("level=WARN"))
+			}
+		})
+	}
+}
+
+// TestLimitAboveTSOMaxSizeIsClamped, with one warning. A TAP's tso_max_size is
+// 65536.
+func TestLimitAboveTSOMaxSizeIsClamped(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	b.built()
+	must(t, b.sw, "ip", "tuntap", "add", "dev", "t0", "mode", "tap", "vnet_hdr")
+	before := link(t, b.sw, "t0").GSOMaxSize
+	s := run(t, b.sw, "a=packet:vA", "b=packet:t0,gso_max_size=200000")
+	if n := s.lines("level=WARN", "port=b", "tso_max_size=65536", "gso_max_size=65536"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, s.logged("port=b"))
+	}
+	if p := s.port("b"); p.Limits.GSOMaxSize != 65536 {
+		t.Errorf("limits %+v", p.Limits)
+	}
+	if got := link(t, b.sw, "t0").GSOMaxSize; got != before {
+		t.Errorf("after the end: gso_max_size %d, was %d", got, before)
+	}
+}
+
+// must runs a command in a namespace.
+func must(t testing.TB, ns *netns.Namespace, name string, args ...string) {
+	t.Helper()
+	if _, err := ns.Run(deadline(t, patience), name, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLimitsAreFollowed: what changes while the switch runs counts soon after.
+func TestLimitsAreFollowed(t *testing.T) {
+	b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: 65536})
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	spec, plain := super(false, 200_000, 1448), super(false, 1000, 0)
+	crosses := func(min, max int) func() bool {
+		return func() bool {
+			n := longest(cross(from, to, spec))
+			return n >= min && n <= max
+		}
+	}
+	segments := crosses(headers4+1448, headers4+1448)
+	tso := append(netns.TCPSegmentation, netns.UDPSegmentation...)
+	for _, c := range []struct {
+		name string
+		do   func()
+		seen func() bool
+	}{
+		{"as it begins", func() {}, crosses(60_000, 65535)},
+		{"gso_max_size raised", func() { b.sw.SetLink("vB", netns.Link{GSO: 150_000}) }, crosses(100_000, 149_999)},
+		{"gso_max_size lowered", func() { b.sw.SetLink("vB", netns.Link{GSO: 30_000}) }, crosses(20_000, 29_999)},
+		{"gso_max_segs lowered", func() { b.sw.SetLink("vB", netns.Link{GSOSegs: 4}) }, crosses(headers4+4*1448, headers4+4*1448)},
+		{"gso_max_segs raised", func() { b.sw.SetLink("vB", netns.Link{GSOSegs: 65535}) }, crosses(20_000, 29_999)},
+		// The kernel would cut just so: only counters tell who did.
+		{"tso off", func() { b.sw.Offloads("vB", false, tso...) }, segments},
+		{"tso on", func() { b.sw.Offloads("vB", true, tso...) }, crosses(20_000, 29_999)},
+		{"checksum off", func() { b.sw.Offloads("vB", false, netns.TransmitChecksum...) }, func() bool {
+			return segments() && cross(from, to, plain)[0].Hdr.Flags&vnet.NeedsCsum == 0
+		}},
+		{"checksum on", func() {
+			b.sw.Offloads("vB", true, netns.TransmitChecksum...)
+			b.sw.Offloads("vB", true, tso...)
+		}, crosses(20_000, 29_999)},
+		{"MTU lowered", func() { b.sw.SetLink("vB", netns.Link{MTU: 1400}) }, func() bool {
+			_, ok := tryCross(from, to, spec)
+			return !ok
+		}},
+		{"MTU raised", func() { b.sw.SetLink("vB", netns.Link{MTU: 1500}) }, func() bool {
+			frames, ok := tryCross(from, to, spec)
+			return ok && longest(frames) >= 20_000
+		}},
+	} {
+		began := time.Now()
+		c.do()
+		b.built()
+		wait(t, c.name, c.seen)
+		t.Logf("%s: followed after %v", c.name, time.Since(began).Round(time.Millisecond))
+	}
+	// One look a second may leave the first frames after a change to the kernel.
+	if p := s.port("b"); p.TX.Segmented == 0 || p.TX.CsumCompleted == 0 || p.Drops.Egress["over_mtu"] == 0 {
+		t.Errorf("%+v, drops %v", p.TX, p.Drops)
+	}
+	if n := s.lines("port=b"); n != 1 {
+		t.Errorf("%d lines in the log, want that the port is up:\n%s", n, s.logged("port=b"))
+	}
+}
+
+// TestLimitsOfATapAreFollowed: those are its GRO sizes, which send no event.
+func TestLimitsOfATapAreFollowed(t *testing.T) {
+	b := newBed(t)
+	x, y := b.cabled("a", netns.Link{GSO: big}), b.host("b")
+	b.built()
+	run(t, b.sw, "a=packet:vA", "b=tap:eth0,netns="+y.Name)
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	for _, c := range []struct{ gro, min, max int }{{0, 60_000, 65_535}, {150_000, 100_000, 149_999}, {30_000, 20_000, 29_999}} {
+		y.SetLink("eth0", netns.Link{GRO: c.gro})
+		b.built()
+		wait(t, fmt.Sprintf("gro_max_size %d", c.gro), func() bool {
+			n := longest(cross(from, to, super(false, 200_000, 1448)))
+			return n >= c.min && n <= c.max
+		})
+	}
+}
+
+// TestMacvtapTakesWhatItsLowerTakes, also when that changes.
+func TestMacvtapTakesWhatItsLowerTakes(t *testing.T) {
+	b := newBed(t)
+	x, y := b.cabled("a", netns.Link{GSO: big}), b.cabled("b", netns.Link{GSO: 150_000})
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=macvtap:m0,lower=vB,mtu=1500")
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	for _, gso := range []int{150_000, 30_000, 100_000} {
+		b.sw.SetLink("vB", netns.Link{GSO: gso})
+		b.built()
+		wait(t, fmt.Sprintf("gso_max_size %d", gso), func() bool {
+			n := longest(cross(from, to, super(false, 200_000, 1448)))
+			return n < gso && n > gso/2
+		})
+	}
+	if p := s.port("b"); p.Limits.GSOMaxSize != 100_000 {
+		t.Errorf("limits %+v", p.Limits)
+	}
+	if _, err := b.sw.Link("m0"); err == nil {
+		t.Error("the macvtap is still there")
+	}
+}
+
+// TestQueuesShareThePort: two receive queues on every port, several streams.
+func TestQueuesShareThePort(t *testing.T) {
+	b := newBed(t)
+	x, y := b.cabled("a", netns.Link{GSO: big}), b.host("b")
+	b.built()
+	s := run(t, b.sw, "a=packet:vA,queues=2", fmt.Sprintf("b=tap:eth0,netns=%s,queues=2,gso_max_size=%d", y.Name, big))
+	y.Address("eth0", y.addresses()...)
+	b.built()
+	l, err := y.Link("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.NumTxQueues < 2 {
+		t.Errorf("%d queues", l.NumTxQueues)
+	}
+	errs := make(chan error)
+	const streams = 6
+	for i := range streams {
+		address := []string{y.v4, y.v6}[i%2]
+		go func() { errs <- b.Exchange(deadline(t, 60*time.Second), x.Namespace, y.Namespace, address, 8<<20) }()
+	}
+	for range streams {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	clean(t, x, y)
+	for _, name := range []string{"a", "b"} {
+		if d := dropped(s.port(name), "no_egress", "full"); len(d) > 0 {
+			t.Errorf("port %s: drops %v", name, d)
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package traffic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
+)
+
+// TestReadyIsPrintedOnce, and both signals end the switch with 0 and a summary of
+// what it was.
+func TestReadyIsPrintedOnce(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	b.built()
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT} {
+		s := run(t, b.sw, "a=packet:vA", "b=tap:tB", "c=tap:tC")
+		b.sw.SetLink("tC", netns.Link{})
+		must(t, b.sw, "ip", "link", "set", "tC", "down")
+		s.until("tC to be down", func() bool { return s.lines("port=c", "is down") == 1 })
+		if err := unix.Kill(s.PID(), sig); err != nil {
+			t.Fatal(err)
+		}
+		if code := s.exit(); code != 0 {
+			t.Errorf("%v: exit code %d", sig, code)
+		}
+		if out := s.out.String(); out != "ready\n" {
+			t.Errorf("%v: it printed %q", sig, out)
+		}
+		sum := s.stop()
+		var got []string
+		for _, p := range sum.Ports {
+			got = append(got, fmt.Sprint(p.Name, p.Kind, p.Device, p.Up))
+		}
+		if want := []string{"apacketvAtrue", "btaptBtrue", "ctaptCfalse"}; !slices.Equal(got, want) {
+			t.Errorf("%v: ports %v, want %v", sig, got, want)
+		}
+		if _, err := b.sw.Link("tB"); err == nil {
+			t.Errorf("%v: the tap is still there", sig)
+		}
+	}
+}
+
+// TestSummaryOnStandardOutput follows `ready`.
+func TestSummaryOnStandardOutput(t *testing.T) {
+	b := newBed(t)
+	b.built()
+	out := &output{}
+	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t), "run", "--summary", "-", "-p", "a=tap:tA")
+	netnstest.Need(t, err)
+	wait(t, "ready", func() bool { return out.String() == "ready\n" })
+	if err := p.Interrupt(patience); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.HasPrefix(text, "ready\n{\n") || !strings.HasSuffix(text, "}\n") {
+		t.Errorf("it printed %q", text)
+	}
+}
+
+// TestUsage: a command line that makes no sense is exit code 2 and a message that
+// says what would.
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"", "no command"},
+		{"walk", "walk"},
+		{"run", "no port given"},
+		{"run stray", "stray"},
+		{"run -p", "-p"},
+		{"run --nonsense", "nonsense"},
+		{"run -p a", "NAME=KIND:DEVICE"},
+		{"run -p a=tap:" + strings.Repeat("x", 16), "at most 15"},
+		{"run -p a=bridge:br0", "tap, packet or macvtap"},
+		{"run -p a=tap:t0,mtu=9", "68"},
+		{"run -p a=tap:t0,colour=red", "no such key"},
+		{"run -p a=packet:v,netns=x", "tap"},
+		{"run -p a=tap:t0,host=drop", "packet"},
+		{"run -p a=tap:t0 -p a=tap:t1", "two ports a"},
+		{"run -p a=tap:t0 -p b=tap:t0", "t0"},
+		{"bench --rounds=x", "rounds"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			cmd := exec.CommandContext(deadline(t, patience), netnstest.Binary(t), strings.Fields(c.args)...)
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			_ = cmd.Run()
+			if code := cmd.ProcessState.ExitCode(); code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			if !strings.Contains(stderr.String(), c.says) {
+				t.Errorf("it says %q, want something about %q", stderr.String(), c.says)
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("it printed %q", stdout.String())
+			}
+		})
+	}
+}
+
+// netdevs is what a namespace has: names, and what Sluice may change about them.
+func netdevs(t testing.TB, ns *netns.Namespace) (all []string) {
+	t.Helper()
+	out, err := ns.Run(deadline(t, patience), "ip", "-d", "-o", "link")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := regexp.MustCompile(`mtu \d+|promiscuity \d+|g[sr]o_[a-z0-9_]+ \d+|[<,]UP[,>]`)
+	for line := range strings.Lines(string(out)) {
+		name := strings.SplitN(line, ": ", 3)[1]
+		all = append(all, name+" "+strings.Join(settings.FindAllString(line, -1), " "))
+	}
+	return all
+}
+
+// TestHalfWayFailureLeavesNothing: the first ports are fine, the last is not.
+func TestHalfWayFailureLeavesNothing(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	b.cabled("b", netns.Link{})
+	b.cabled("d", netns.Link{})
+	y := b.host("c")
+	b.built()
+	must(t, y.Namespace, "ip", "tuntap", "add", "dev", "t1", "mode", "tap", "vnet_hdr")
+	before, beforeC := netdevs(t, b.sw), netdevs(t, y.Namespace)
+	for _, c := range []struct{ last, says string }{
+		{"z=packet:nosuch0", "nosuch0"},
+		{"z=tap:t0,netns=nosuch", "nosuch"},
+		{"z=macvtap:m1", "m1"},
+		{"z=macvtap:m1,lower=nosuch0", "nosuch0"},
+		{"z=macvtap:m1,lower=vB", "vB"}, // m0 has it already
+		{"z=tap:vD", "vD"},
+		{"z=macvtap:vD", "vD"},
+	} {
+		s := launch(t, b.sw, "a=packet:vA,gso_max_size=200000,gso_ipv4_max_size=200000", "b=macvtap:m0,lower=vB",
+			"c=tap:t0,netns="+y.Name, "d=tap:t0", "e=tap:t1,gso_max_size=200000,netns="+y.Name, c.last)
+		if code := s.exit(); code != 1 {
+			t.Errorf("%s: exit code %d, want 1", c.last, code)
+		}
+		if out := s.out.String(); out != "" {
+			t.Errorf("%s: it printed %q", c.last, out)
+		}
+		if n := s.lines("sluice: port z:", c.says); n != 1 {
+			t.Errorf("%s: %d lines name %s:\n%s", c.last, n, c.says, s.logged(""))
+		}
+		t.Logf("%s: %s", c.last, s.logged("sluice:"))
+		if after := netdevs(t, b.sw); !slices.Equal(after, before) {
+			t.Errorf("%s: left\n%s\nof\n%s", c.last, strings.Join(after, "\n"), strings.Join(before, "\n"))
+		}
+		if after := netdevs(t, y.Namespace); !slices.Equal(after, beforeC) {
+			t.Errorf("%s: left\n%s\nof\n%s", c.last, strings.Join(after, "\n"), strings.Join(beforeC, "\n"))
+		}
+	}
+}
+
+// hint is the command that an error says to try.
+func hint(t testing.TB, s *sluice) string {
+	t.Helper()
+	_, try, ok := strings.Cut(s.logged("sluice:"), "; try: ")
+	if !ok {
+		t.Fatalf("it says nothing to try:\n%s", s.logged(""))
+	}
+	return strings.TrimSpace(try)
+}
+
+// shell runs a command as a user would type it.
+func shell(t testing.TB, ns *netns.Namespace, command string) string {
+	t.Helper()
+	out, err := ns.Run(deadline(t, patience), "sh", "-ec", command)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return string(out)
+}
+
+// TestErrorsAtAttachTellTheRemedy: for each way in which a device is not as it
+// should be, the error says what differs, and what it says to type mends it.
+func TestErrorsAtAttachTellTheRemedy(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare string // in the switch's namespace
+		port    string // which cannot be had
+		says    string
+		// remedy turns the hint into a command and the port to use then.
+		remedy func(hint string) (command, port string)
+	}{
+		{"a TUN", "ip tuntap add dev t0 mode tun", "a=tap:t0", "a TUN, not a TAP",
+			func(h string) (string, string) { return h, "a=tap:t0" }},
+		{"multi_queue, one queue wanted", "ip tuntap add dev t0 mode tap multi_queue vnet_hdr", "a=tap:t0", "multi_queue",
+			func(h string) (string, string) { _, c, _ := strings.Cut(h, ", or "); return c, "a=tap:t0" }},
+		{"the same, by the other remedy", "ip tuntap add dev t0 mode tap multi_queue vnet_hdr", "a=tap:t0", "multi_queue",
+			func(h string) (string, string) { k, _, _ := strings.Cut(h, ", or "); return "true", "a=tap:t0," + k }},
+		{"no multi_queue, two wanted", "ip tuntap add dev t0 mode tap vnet_hdr", "a=tap:t0,queues=2", "multi_queue",
+			func(h string) (string, string) { _, c, _ := strings.Cut(h, ", or "); return c, "a=tap:t0,queues=2" }},
+		{"the same, by the other remedy", "ip tuntap add dev t0 mode tap vnet_hdr", "a=tap:t0,queues=2", "multi_queue",
+			func(h string) (string, string) { k, _, _ := strings.Cut(h, ", or "); return "true", "a=tap:t0," + k }},
+		{"a veth, as a tap", "ip link add t0 type veth peer name t1", "a=tap:t0", "veth",
+			func(h string) (string, string) { p, _, _ := strings.Cut(h, " as "); return "true", "a=" + p }},
+		{"a veth, as a macvtap", "ip link add t0 type veth peer name t1", "a=macvtap:t0", "veth",
+			func(h string) (string, string) { p, _, _ := strings.Cut(h, " as "); return "true", "a=" + p }},
+		{"a taken name for a macvtap", "ip link add t0 type veth peer name t1; ip link add link t1 name m0 type macvtap mode passthru; ip link add t2 type veth peer name t3",
+			"a=macvtap:m0,lower=t2", "not over t2",
+			func(h string) (string, string) { return "ip link del m0", "a=macvtap:m0,lower=t2" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			b.built()
+			shell(t, b.sw, c.prepare)
+			s := launch(t, b.sw, c.port)
+			if code := s.exit(); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			text := s.logged("sluice:")
+			t.Log(text)
+			if !strings.Contains(text, c.says) {
+				t.Errorf("it does not say %q", c.says)
+			}
+			try := ""
+			if strings.Contains(text, "; try: ") {
+				try = hint(t, s)
+			}
+			command, port := c.remedy(try)
+			shell(t, b.sw, command)
+			run(t, b.sw, port)
+		})
+	}
+}
+
+// TestBusyDeviceNamesItsHolder: the command that the error tells finds the process,
+// and when that is gone the device can be had.
+func TestBusyDeviceNamesItsHolder(t *testing.T) {
+	for _, c := range []struct{ name, prepare, port string }{
+		{"tap", "ip tuntap add dev busy0 mode tap vnet_hdr", "a=tap:busy0"},
+		{"tap with queues", "ip tuntap add dev busy0 mode tap multi_queue vnet_hdr", "a=tap:busy0,queues=2"},
+		{"macvtap", "ip link add v0 type veth peer name v1; ip link add link v0 name busy0 type macvtap mode passthru", "a=macvtap:busy0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			b.built()
+			shell(t, b.sw, c.prepare)
+			holder := run(t, b.sw, c.port)
+			s := launch(t, b.sw, c.port)
+			if code := s.exit(); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			text := s.logged("sluice:")
+			t.Log(text)
+			if !strings.Contains(text, "busy") || !strings.Contains(text, "busy0") {
+				t.Error("it does not say that busy0 is busy")
+			}
+			command, _, _ := strings.Cut(hint(t, s), "  (")
+			// Processes that end meanwhile are no concern.
+			if out := shell(t, b.sw, command+" || true"); !strings.Contains(out, strconv.Itoa(holder.PID())) {
+				t.Errorf("%s prints %q: nothing about process %d", command, out, holder.PID())
+			}
+			holder.stop()
+			run(t, b.sw, c.port)
+		})
+	}
+}
+
+// TestNoPermissionNamesTheCapability: as a user without privilege, each kind names
+// what it lacks; given what the errors name, one after the other, it works.
+func TestNoPermissionNamesTheCapability(t *testing.T) {
+	const nobody = "65534"
+	// A /dev/net/tun of its own, that root alone may open: `ip netns exec` has made a
+	// mount namespace for it.
+	const ownTun = "mount -t tmpfs tmpfs /dev/net; mknod -m 0600 /dev/net/tun c 10 200; "
+	named := regexp.MustCompile(`(?i)cap_[a-z_]+`)
+	for _, c := range []struct {
+		port string
+		caps []string // that turn out to be needed
+	}{
+		{"a=packet:vA", []string{"bpf", "net_admin", "net_raw"}},
+		{"a=packet:vA,host=keep", []string{"net_raw"}},
+		{"a=tap:t0", []string{"net_admin"}},
+	} {
+		t.Run(c.port, func(t *testing.T) {
+			b := newBed(t)
+			b.cabled("a", netns.Link{})
+			b.built()
+			file := everybodys(t, netnstest.Binary(t))
+			typed := ownTun
+			var granted []string
+			for range len(c.caps) + 2 {
+				caps := strings.Join(append([]string{"-all"}, granted...), ",+")
+				s := launchUnder(t, b.sw, []string{"sh", "-ec", typed + `exec "$0" "$@"`,
+					"setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups",
+					"--inh-caps", caps, "--ambient-caps", caps}, file, filepath.Dir(file), c.port)
+				s.until("it to be ready or to end", func() bool {
+					select {
+					case <-s.Done():
+						return true
+					default:
+						return s.out.String() == "ready\n"
+					}
+				})
+				if s.out.String() == "ready\n" {
+					s.stop()
+					break
+				}
+				text := s.logged("sluice: port a:")
+				t.Log(text)
+				before := typed + fmt.Sprint(granted)
+				if command, ok := strings.CutPrefix(hint(t, s), "chmod "); ok {
+					command, _, _ = strings.Cut(command, "  (")
+					typed += "chmod " + command + "; "
+				}
+				for _, name := range named.FindAllString(text, -1) {
+					name = strings.ToLower(name[len("cap_"):])
+					if !slices.Contains(granted, name) {
+						granted = append(granted, name)
+					}
+				}
+				if typed+fmt.Sprint(granted) == before {
+					t.Fatalf("with %v: it names nothing more:\n%s", granted, s.logged(""))
+				}
+			}
+			if slices.Sort(granted); !slices.Equal(granted, c.caps) {
+				t.Errorf("it needed %v, want %v", granted, c.caps)
+			}
+		})
+	}
+}
+
+// everybodys is a copy of the binary that everybody may run, in a folder that
+// everybody may write to.
+func everybodys(t testing.TB, binary string) string {
+	t.Helper()
+	text, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "sluice-test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	file := filepath.Join(dir, "sluice")
+	if err := errors.Join(os.Chmod(dir, 0o777), os.WriteFile(file, text, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,91 @@
+package traffic
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/integration/netns"
+)
+
+// TestIdleCostsNothing: a switch without traffic wakes up to look at its devices
+// once a second, and for nothing else.
+func TestIdleCostsNothing(t *testing.T) {
+	b := newBed(t)
+	// No host has anything to say: no addresses, no IPv6.
+	for _, name := range []string{"A", "B"} {
+		far := b.Namespace(name)
+		far.Silent()
+		b.Veth(far, "eth0", b.sw, "v"+name, netns.Link{})
+	}
+	far := b.Namespace("C")
+	far.Silent()
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=macvtap:mB,lower=vB", "c=tap:eth0,netns="+far.Name)
+	// What the start left to do.
+	settled := s.cpu()
+	wait(t, "the start to be over", func() bool {
+		time.Sleep(200 * time.Millisecond)
+		was := settled
+		settled = s.cpu()
+		return was == settled
+	})
+	const span = 3 * time.Second
+	switches := s.switches()
+	time.Sleep(span)
+	used, woken := s.cpu()-settled, s.switches()-switches
+	t.Logf("idle: %v of processor time and %d wakeups in %v", used, woken, span)
+	// Three looks at three devices take some milliseconds; a loop would take 3 s.
+	if used > 150*time.Millisecond {
+		t.Errorf("%v of processor time in %v", used, span)
+	}
+}
+
+// switches is how often threads of the process went to sleep, and so were woken.
+func (s *sluice) switches() (n int) {
+	s.t.Helper()
+	tasks, err := os.ReadDir(s.proc("task"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, task := range tasks {
+		n += s.status("task/"+task.Name()+"/status", "voluntary_ctxt_switches")
+	}
+	return n
+}
+
+// status is a number in a status file of the process.
+func (s *sluice) status(file, name string) int {
+	s.t.Helper()
+	text, err := os.ReadFile(s.proc(file))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			n, err := strconv.Atoi(strings.Fields(value)[0])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	s.t.Fatalf("no %s in %s", name, file)
+	return 0
+}
+
+// TestMemoryUnderLoad: two ports, BIG TCP cut to segments, which takes the most.
+func TestMemoryUnderLoad(t *testing.T) {
+	b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: big})
+	s := run(t, b.sw, "a=packet:vA", fmt.Sprintf("b=packet:vB,gso_max_size=%d", 65536))
+	b.iperf(x, y)
+	b.exchange(y, x, 32<<20)
+	peak := s.status("status", "VmHWM") << 10
+	t.Logf("at most %.1f MiB resident", float64(peak)/(1<<20))
+	if peak > 64<<20 {
+		t.Errorf("%d bytes resident, want at most 64 MiB", peak)
+	}
+}
