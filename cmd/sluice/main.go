@@ -35,7 +35,7 @@ func Main(args []string) int {
 		Short:         "A userspace Ethernet switch for Linux that carries BIG TCP",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return usageError{errors.New("no command given: `sluice --help` lists them")}
 		},

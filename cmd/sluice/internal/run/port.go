@@ -185,6 +185,9 @@ func (p *port) attach(f *link.Facts) (err error) {
 			queues, err = tunio.OpenTap(tunio.TapConfig{Name: p.spec.Device, Queues: p.spec.Queues})
 			return err
 		})
+		if err != nil && p.spec.Netns != "" { // where the command that the error tells is to be typed
+			err = fmt.Errorf("in network namespace %s: %w", p.spec.Netns, err)
+		}
 	case portspec.Packet:
 		queues, err = tunio.OpenPacket(p.spec.Device, p.spec.Queues)
 	case portspec.Macvtap:
@@ -299,7 +302,7 @@ func (p *port) hide(f *link.Facts) error {
 		p.warnOnce("the host's own stack sees the frames too: " + err.Error())
 		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("%w; try: sudo, or host=keep, which does without", err)
 	}
 	p.host = host
 	return nil
