@@ -118,7 +118,7 @@ func (d *netdev) kindNote() string {
 func busyTap(name string) error {
 	return &OpError{opTap, name,
 		causef(unix.EBUSY, "the device is busy: another process has opened it"),
-		`grep -l "iff:.` + name + `$" /proc/[0-9]*/fdinfo/*  (names the process)`}
+		`grep -ls "iff:.` + name + `$" /proc/[0-9]*/fdinfo/*  (names the process)`}
 }
 
 // open attaches one queue.
