@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -281,18 +281,16 @@ func (ns *Namespace) writeSysctl(name, value string) error {
 // ("tx-tcp-segmentation"; TCPSegmentation and its neighbours are groups of them).
 func (ns *Namespace) Offloads(device string, on bool, features ...string) {
 	ns.lab.build("set offloads of", ns.Name+" "+device, func() error {
-		return ns.Do(func() error {
-			e, err := ethtool.NewEthtool()
-			if err != nil {
-				return err
-			}
-			defer e.Close()
-			want := make(map[string]bool, len(features))
-			for _, f := range features {
-				want[f] = on
-			}
-			return e.Change(device, want)
-		})
+		state := "off"
+		if on {
+			state = "on"
+		}
+		args := []string{"-K", device}
+		for _, f := range features {
+			args = append(args, f, state)
+		}
+		_, err := ns.Run(context.Background(), "ethtool", args...)
+		return err
 	})
 }
 
