@@ -122,10 +122,7 @@ func difference(i int, got, kernel [][]byte) string {
 		return counts + "; those that both made are equal"
 	}
 	g, k := got[i], kernel[i]
-	at := 0
-	for at < min(len(g), len(k)) && g[at] == k[at] {
-		at++
-	}
+	at := firstByte(g, k)
 	const context = 16
 	show := func(b []byte) string {
 		from := min(at, len(b))
@@ -133,6 +130,16 @@ func difference(i int, got, kernel [][]byte) string {
 	}
 	return fmt.Sprintf("%s; packet %d differs first at offset %d, %s:\n  got    %s\n  kernel %s",
 		counts, i, at, field(k, at), show(g), show(k))
+}
+
+// firstByte is the offset of the first byte that differs or that only one side
+// has.
+func firstByte(a, b []byte) int {
+	at := 0
+	for at < min(len(a), len(b)) && a[at] == b[at] {
+		at++
+	}
+	return at
 }
 
 // keep leaves both sides as pcap files, which outlive the test, and tells where.

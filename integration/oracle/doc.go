@@ -13,6 +13,9 @@
 // many they are; the veth's other end, where a burst of more than 1000 is cut
 // short, is not looked at. Between two frames the tap carries a marker.
 //
+// A segmenter does not look at the lengths in IP headers; the receiving stack does.
+// So chunks also go to a host whose raw sockets get super-packets whole.
+//
 // # What the kernel is no oracle for
 //
 // Each is also told where a test leaves it out.

@@ -58,7 +58,10 @@ func newKernel(t *testing.T) *kernel {
 		k.sw.Offloads(vethName, false, features...)
 	}
 	netnstest.Need(t, lab.Err())
-	netnstest.Need(t, k.sw.Do(k.openTap))
+	netnstest.Need(t, k.sw.Do(func() (err error) {
+		k.tap, err = openTap()
+		return err
+	}))
 	t.Cleanup(func() { unix.Close(k.tap) })
 	k.sw.SetLink(tapName, netns.Link{MTU: mtu})
 	k.sw.Bridge("br0", tapName, vethName)
@@ -66,22 +69,45 @@ func newKernel(t *testing.T) *kernel {
 	return k
 }
 
-// openTap makes the tap. It shares nothing with package tunio on purpose.
-func (k *kernel) openTap() (err error) {
-	k.tap, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+// openTap makes a tap in the calling thread's namespace. It shares nothing with
+// package tunio on purpose.
+func openTap() (tap int, err error) {
+	tap, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open /dev/net/tun: %w", err)
+		return -1, fmt.Errorf("open /dev/net/tun: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			unix.Close(tap)
+		}
+	}()
 	ifr, err := unix.NewIfreq(tapName)
 	if err != nil {
-		return err
+		return -1, err
 	}
 	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
-	return errors.Join(
-		unix.IoctlIfreq(k.tap, unix.TUNSETIFF, ifr),
-		unix.IoctlSetPointerInt(k.tap, unix.TUNSETVNETHDRSZ, vnet.HeaderLen),
-		unix.IoctlSetPointerInt(k.tap, unix.TUNSETVNETLE, 1),
+	return tap, errors.Join(
+		unix.IoctlIfreq(tap, unix.TUNSETIFF, ifr),
+		unix.IoctlSetPointerInt(tap, unix.TUNSETVNETHDRSZ, vnet.HeaderLen),
+		unix.IoctlSetPointerInt(tap, unix.TUNSETVNETLE, 1),
 	)
+}
+
+// inject writes f into a tap. It waits for memory.
+func inject(tap int, f *vnet.Frame) error {
+	header := make([]byte, vnet.HeaderLen)
+	f.Hdr.Encode(header)
+	b := f.AppendTo(header)
+	for deadline := time.Now().Add(memoryWait); ; time.Sleep(time.Millisecond) {
+		n, err := unix.Write(tap, b)
+		switch {
+		case err == unix.EINTR, err == unix.ENOBUFS && time.Now().Before(deadline):
+			continue
+		case err == nil && n != len(b):
+			return fmt.Errorf("%d of %d bytes were written", n, len(b))
+		}
+		return err
+	}
 }
 
 // wire is what the kernel makes of each frame.
@@ -107,11 +133,11 @@ func (k *kernel) wireSome(t testing.TB, frames []vnet.Frame) []answer {
 	netnstest.Need(t, err)
 	answers := make([]answer, len(frames))
 	for i := range frames {
-		if answers[i].err = k.write(&frames[i]); errors.Is(answers[i].err, unix.ENOBUFS) {
+		if answers[i].err = inject(k.tap, &frames[i]); errors.Is(answers[i].err, unix.ENOBUFS) {
 			t.Fatalf("the kernel has no memory for a frame of %d bytes", frames[i].Len())
 		}
 		marker := marker(i)
-		if err := k.write(&marker); err != nil {
+		if err := inject(k.tap, &marker); err != nil {
 			t.Fatalf("marker: %v", err)
 		}
 	}
@@ -173,21 +199,4 @@ func marker(i int) vnet.Frame {
 	binary.BigEndian.PutUint16(b[12:], markerType)
 	binary.BigEndian.PutUint32(b[14:], uint32(i))
 	return vnet.Frame{Head: b}
-}
-
-// write writes f into the tap. It waits for memory.
-func (k *kernel) write(f *vnet.Frame) error {
-	header := make([]byte, vnet.HeaderLen)
-	f.Hdr.Encode(header)
-	b := f.AppendTo(header)
-	for deadline := time.Now().Add(memoryWait); ; time.Sleep(time.Millisecond) {
-		n, err := unix.Write(k.tap, b)
-		switch {
-		case err == unix.EINTR, err == unix.ENOBUFS && time.Now().Before(deadline):
-			continue
-		case err == nil && n != len(b):
-			return fmt.Errorf("%d of %d bytes were written", n, len(b))
-		}
-		return err
-	}
 }

@@ -188,7 +188,8 @@ func everywhere(v6 bool) (rules []rule) {
 	add("class and flow label are everybody's", tcp(5000, 1000, class(0xbb, 0xabcde)))
 	add("no options", tcp(5000, 1460, tcpOptions(nil)))
 	add("options of 40 bytes are everybody's", tcp(5000, 1400, tcpOptions(fortyBytes)))
-	add("the data offset says where the payload begins", tcp(5000, 1000), atL4(tcpDataOffset, 0xf010))
+	add("the data offset says where the payload begins",
+		tcp(5000, 1000), atL4(tcpDataOffset, 0xf010))
 
 	add("two segments", tcp(1449, 1448))
 	add("two segments without options", tcp(1461, 1460, tcpOptions(nil)))
