@@ -94,7 +94,8 @@ func hotSteps() []struct {
 		{"pass", repeat(batchFrames, frame(tcp4(60000), host1, host2)), []vnet.Limits{bigLimits()}},
 		{"resegment", repeat(4, big4), []vnet.Limits{withSize(65536)}},
 		{"segment", repeat(4, big4), []vnet.Limits{noCsum}},
-		{"complete", repeat(batchFrames, frame(plain(tcp4(1400)), host1, host2)), []vnet.Limits{noCsum}},
+		{"complete", repeat(batchFrames, frame(plain(tcp4(1400)), host1, host2)),
+			[]vnet.Limits{noCsum}},
 		{"reform", repeat(4, frame(tcp6(500000), host1, host2)), []vnet.Limits{plainForm}},
 		{"flood", repeat(batchFrames, frame(tcp4(60000), host1, broadcast)),
 			[]vnet.Limits{bigLimits(), withSize(20000), noCsum}},
@@ -114,7 +115,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 				t.Errorf("%v allocations a batch", n)
 			}
 			for _, p := range b.sw.Ports()[1:] {
-				if s := p.Stats(); s.EgressDrops != [vnet.NumDrops]uint64{} || c.name != "drop" && s.TxFrames == 0 {
+				s := p.Stats()
+				if s.EgressDrops != [vnet.NumDrops]uint64{} || c.name != "drop" && s.TxFrames == 0 {
 					t.Errorf("port %s: %+v", p.Name(), s)
 				}
 			}

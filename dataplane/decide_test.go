@@ -73,13 +73,19 @@ func TestDecide(t *testing.T) {
 	resegments := func(max int) decision { return decision{outcome: resegment, max: max} }
 	segments := decision{outcome: segment}
 	tagged := func(s *vnettest.Spec) { s.Tags = []uint16{5} }
-	inForm := func(f vnet.Form) func(*vnettest.Spec) { return func(s *vnettest.Spec) { s.Form = f } }
+	inForm := func(f vnet.Form) func(*vnettest.Spec) {
+		return func(s *vnettest.Spec) { s.Form = f }
+	}
 	gsoSize := func(n int) func(*vnettest.Spec) { return func(s *vnettest.Spec) { s.GSOSize = n } }
 	mtu := func(n int) vnet.Limits { return limited(func(l *vnet.Limits) { l.MTU = n }) }
-	ipv6Form := func(f vnet.Form) vnet.Limits { return limited(func(l *vnet.Limits) { l.IPv6Form = f }) }
+	ipv6Form := func(f vnet.Form) vnet.Limits {
+		return limited(func(l *vnet.Limits) { l.IPv6Form = f })
+	}
 
 	noCsum := limited(func(l *vnet.Limits) { l.Csum = false })
-	taggedAsIPv4 := limited(func(l *vnet.Limits) { l.GSOIPv4MaxSize, l.TaggedIPv6AsIPv4 = 65536, true })
+	taggedAsIPv4 := limited(func(l *vnet.Limits) {
+		l.GSOIPv4MaxSize, l.TaggedIPv6AsIPv4 = 65536, true
+	})
 	segs16 := limited(func(l *vnet.Limits) { l.GSOMaxSegs = 16 })
 	maxWrite := limited(func(l *vnet.Limits) { l.MaxWrite = 100000 })
 	badStart := func(f *vnet.Frame) { f.Hdr.CsumStart++ } // Check accepts it, Parse does not
@@ -183,7 +189,9 @@ func TestDecide(t *testing.T) {
 			want: dropped(vnet.DropOverMTU), parsed: true},
 
 		{name: "MTU 1460 behind 1500, options count",
-			spec:   with(tcp4(60000), func(s *vnettest.Spec) { s.GSOSize, s.TCPOptions = 1420, vnettest.Timestamps }),
+			spec: with(tcp4(60000), func(s *vnettest.Spec) {
+				s.GSOSize, s.TCPOptions = 1420, vnettest.Timestamps
+			}),
 			limits: mtu(1460), want: dropped(vnet.DropOverMTU), parsed: true},
 		{name: "MTU 1460 behind 1500, shorter than one segment", spec: tcp4(1000),
 			limits: mtu(1460), want: passes, parsed: true},
@@ -248,7 +256,8 @@ func TestDecide(t *testing.T) {
 			limits: bigLimits(), want: decision{outcome: reform}, parsed: true},
 
 		{name: "plain to HBH, the option does not fit",
-			spec:   with(tcp6(vnet.MaxFrame-tcp6Headers-vnet.JumboHBHLen+1), inForm(vnet.FormPlain)),
+			spec: with(tcp6(vnet.MaxFrame-tcp6Headers-vnet.JumboHBHLen+1),
+				inForm(vnet.FormPlain)),
 			limits: bigLimits(), want: resegments(vnet.MaxFrame), parsed: true},
 		{name: "plain to HBH, behind another hop-by-hop header",
 			spec: with(tcp6(400000), func(s *vnettest.Spec) {

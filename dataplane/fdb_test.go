@@ -27,7 +27,8 @@ func wantPort(t *testing.T, fdb *FDB, vid uint16, mac vnet.MAC, now Tick, p Port
 func wantUnknown(t *testing.T, fdb *FDB, vid uint16, mac vnet.MAC, now Tick) {
 	t.Helper()
 	if got, ok := fdb.Lookup(vid, mac, now); ok {
-		t.Errorf("lookup of %012x in VLAN %d at %d: port %d; want unknown", uint64(mac), vid, now, got)
+		t.Errorf("lookup of %012x in VLAN %d at %d: port %d; want unknown",
+			uint64(mac), vid, now, got)
 	}
 }
 

@@ -29,7 +29,8 @@ func TestNoMemoryHalvesDownTo64KiB(t *testing.T) {
 			t.Errorf("the longest frame has %d bytes", n)
 		}
 		// 520000, 2 of 260000, 4 of 130000
-		if s := b.Stats(); s.Retried != 7 || s.Resegmented != 7 || s.Chunks != 14 || s.TxFrames != 8 || s.TxOffered != 1 {
+		if s := b.Stats(); s.Retried != 7 || s.Resegmented != 7 || s.Chunks != 14 ||
+			s.TxFrames != 8 || s.TxOffered != 1 {
 			t.Errorf("%+v", s)
 		}
 		wantEgress(t, b)
@@ -44,14 +45,16 @@ func TestNoMemoryHalvesDownTo64KiB(t *testing.T) {
 func TestNoMemoryBelow64KiBIsADrop(t *testing.T) {
 	_, a, b, qa, qb := twoPorts(t, bigLimits())
 	qb.refuse(always(vnet.NoMemory))
-	qa.inject(frame(tcp4(130000), host1, host2), frame(tcp4(60000), host1, host2), small(host1, host2))
+	qa.inject(frame(tcp4(130000), host1, host2), frame(tcp4(60000), host1, host2),
+		small(host1, host2))
 	same(t, qb.taken())
 	s := b.Stats()
 	if s.Retried == 0 || s.TxFrames != 0 || s.TxOffered != 3 {
 		t.Errorf("%+v", s)
 	}
 	if s.Chunks-s.Resegmented+3 != s.EgressDrops[vnet.DropNoMemory] {
-		t.Errorf("%d chunks of %d super-packets, %v", s.Chunks, s.Resegmented, byName(s.EgressDrops))
+		t.Errorf("%d chunks of %d super-packets, %v", s.Chunks, s.Resegmented,
+			byName(s.EgressDrops))
 	}
 	wantIngress(t, a)
 }
@@ -61,9 +64,9 @@ func TestNoMemoryKeepsOrderAndTheRest(t *testing.T) {
 	qb.refuse(above(100000, vnet.NoMemory))
 	var frames []vnet.Frame
 	for i := range uint32(20) {
-		frames = append(frames, frame(with(tcp4([]int{1000, 200000, 30000, 90000}[i%4]), func(s *vnettest.Spec) {
-			s.Seq, s.ID = i<<24, uint16(i<<10)
-		}), host1, host2))
+		spec := tcp4([]int{1000, 200000, 30000, 90000}[i%4])
+		spec.Seq, spec.ID = i<<24, uint16(i<<10)
+		frames = append(frames, frame(spec, host1, host2))
 	}
 	qa.inject(frames...)
 	sameOnWire(t, qb.taken(), frames...)
@@ -150,7 +153,8 @@ func TestBadGSOLeavesAsSegmentsAndLatches(t *testing.T) {
 		got := qb.taken()
 		sameOnWire(t, got, f)
 		if len(got) != 42 || tried != wantTried {
-			t.Errorf("%d frames, want 42 segments; %d super-packets tried, want %d", len(got), tried, wantTried)
+			t.Errorf("%d frames, want 42 segments; %d super-packets tried, want %d",
+				len(got), tried, wantTried)
 		}
 	}
 	cut(1)
@@ -182,7 +186,8 @@ func TestBadGSOLeavesAsSegmentsAndLatches(t *testing.T) {
 	qb.refuse(nil) // the kernel was replaced
 	qa.inject(f)
 	same(t, qb.taken(), f)
-	if s := b.Stats(); s.TxOffered != 11 || s.Segmented != 9 || s.Segments != 9*42 || s.Resegmented != 0 {
+	if s := b.Stats(); s.TxOffered != 11 || s.Segmented != 9 || s.Segments != 9*42 ||
+		s.Resegmented != 0 {
 		t.Errorf("%+v", s)
 	}
 	wantIngress(t, a)
@@ -254,8 +259,11 @@ func TestUnusualSuperPacketsNeverLatch(t *testing.T) {
 		name string
 		spec vnettest.Spec
 	}{
-		{"more UDP segments than UDP_MAX_SEGMENTS", with(udp4(6500), func(s *vnettest.Spec) { s.GSOSize = 50 })},
-		{"TCP without NeedsCsum", with(tcp4(60000), func(s *vnettest.Spec) { s.Csum, s.Tags = vnettest.Full, []uint16{1} })},
+		{"more UDP segments than UDP_MAX_SEGMENTS", with(udp4(6500),
+			func(s *vnettest.Spec) { s.GSOSize = 50 })},
+		{"TCP without NeedsCsum", with(tcp4(60000), func(s *vnettest.Spec) {
+			s.Csum, s.Tags = vnettest.Full, []uint16{1}
+		})},
 		{"one segment", tcp4(1000)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -163,7 +163,8 @@ func TestUnknownFloodsAndKnownDoesNot(t *testing.T) {
 		rx.RxBytes != uint64(unknown.Len()+known.Len()+2*group.Len()) {
 		t.Errorf("a: %+v", rx)
 	}
-	if tx := b.Stats(); tx.TxOffered != 4 || tx.TxFrames != 4 || tx.TxMaxFrame != known.Len() || tx.TxBytes != rx.RxBytes {
+	if tx := b.Stats(); tx.TxOffered != 4 || tx.TxFrames != 4 || tx.TxMaxFrame != known.Len() ||
+		tx.TxBytes != rx.RxBytes {
 		t.Errorf("b: %+v", tx)
 	}
 }
@@ -202,7 +203,8 @@ func TestVLANsLearnApart(t *testing.T) {
 	_, qb := l.port("b", bigLimits())
 	_, qc := l.port("c", bigLimits())
 	in := func(vid uint16, src, dst vnet.MAC) vnet.Frame {
-		return frame(with(tcp4(5000), func(s *vnettest.Spec) { s.Tags = []uint16{0xa000 | vid} }), src, dst)
+		return frame(with(tcp4(5000), func(s *vnettest.Spec) { s.Tags = []uint16{0xa000 | vid} }),
+			src, dst)
 	}
 	qb.inject(in(10, host2, broadcast))
 	qc.inject(in(20, host2, broadcast))
@@ -311,7 +313,7 @@ func TestOneEgressWholeAnotherCut(t *testing.T) {
 			_, qa := l.port("a", bigLimits())
 			b, qb := l.port("b", bigLimits())
 			p64, qc := l.port("c", withSize(65536))
-			none, qd := l.port("d", limited(func(l *vnet.Limits) { *l = vnet.Limits{MTU: 1500, MaxWrite: vnet.MaxFrame} }))
+			none, qd := l.port("d", vnet.Limits{MTU: 1500, MaxWrite: vnet.MaxFrame})
 			f := frame(c.spec, host1, broadcast)
 			qa.inject(f)
 
@@ -336,10 +338,12 @@ func TestOneEgressWholeAnotherCut(t *testing.T) {
 			if s := b.Stats(); s.Resegmented+s.Chunks+s.Segmented+s.Segments != 0 {
 				t.Errorf("b: %+v", s)
 			}
-			if s := p64.Stats(); s.TxOffered != 1 || s.Resegmented != 1 || s.Chunks != uint64(len(chunks)) || s.Segmented != 0 {
+			if s := p64.Stats(); s.TxOffered != 1 || s.Resegmented != 1 ||
+				s.Chunks != uint64(len(chunks)) || s.Segmented != 0 {
 				t.Errorf("c: %+v", s)
 			}
-			if s := none.Stats(); s.TxOffered != 1 || s.Segmented != 1 || s.Segments != 277 || s.Resegmented != 0 {
+			if s := none.Stats(); s.TxOffered != 1 || s.Segmented != 1 || s.Segments != 277 ||
+				s.Resegmented != 0 {
 				t.Errorf("d: %+v", s)
 			}
 		})
@@ -387,7 +391,8 @@ func TestChecksumIsCompletedAndFormChanged(t *testing.T) {
 	c, qc := l.port("c", limited(func(l *vnet.Limits) { l.IPv6Form = vnet.FormPlain }))
 
 	partial := frame(plain(tcp6(1000)), host1, broadcast)
-	full := frame(with(plain(tcp6(1000)), func(s *vnettest.Spec) { s.Csum = vnettest.Full }), host1, broadcast)
+	full := frame(with(plain(tcp6(1000)), func(s *vnettest.Spec) { s.Csum = vnettest.Full }),
+		host1, broadcast)
 	qa.inject(partial)
 	full.Hdr.HdrLen = 0
 	got := qb.taken()
@@ -401,7 +406,8 @@ func TestChecksumIsCompletedAndFormChanged(t *testing.T) {
 	}
 
 	hbh := frame(tcp6(400000), host1, broadcast)
-	want := frame(with(tcp6(400000), func(s *vnettest.Spec) { s.Form = vnet.FormPlain }), host1, broadcast)
+	want := frame(with(tcp6(400000), func(s *vnettest.Spec) { s.Form = vnet.FormPlain }),
+		host1, broadcast)
 	qa.inject(hbh)
 	same(t, qc.taken(), want)
 	if s := c.Stats(); s.Resegmented != 0 || s.TxOffered != 2 {
@@ -419,7 +425,8 @@ func TestOrderIsKept(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	var frames []vnet.Frame
 	for i := range 200 {
-		spec := []vnettest.Spec{tcp4(30000), tcp6(150000), plain(tcp4(1000)), udp4(20000), tcp4(200000)}[rng.IntN(5)]
+		spec := []vnettest.Spec{tcp4(30000), tcp6(150000), plain(tcp4(1000)), udp4(20000),
+			tcp4(200000)}[rng.IntN(5)]
 		spec.ID, spec.Seq, spec.FlowLabel = uint16(i*500), uint32(i)<<20, uint32(i)
 		frames = append(frames, frame(spec, host1, broadcast))
 	}
@@ -721,7 +728,8 @@ func TestConcurrentDetaches(t *testing.T) {
 			q.sink.Store(true)
 			gone := make(chan struct{})
 			end := sync.OnceFunc(func() { close(gone) })
-			feeders.Go(func() { traffic(q, nil, gone, frame(tcp4(60000), host2+vnet.MAC(i), broadcast)) })
+			f := frame(tcp4(60000), host2+vnet.MAC(i), broadcast)
+			feeders.Go(func() { traffic(q, nil, gone, f) })
 			for _, change := range []func(){p.Detach, p.Remove} {
 				changes.Go(func() {
 					change()
@@ -747,7 +755,8 @@ func TestHostileFramesStopNobody(t *testing.T) {
 	_, qd := l.port("d", limited(func(l *vnet.Limits) { l.IPv6Form = vnet.FormPlain }))
 	_, qe := l.port("e", bigLimits())
 	rng := rand.New(rand.NewPCG(3, 14))
-	verdicts := []vnet.Refusal{vnet.Accepted, vnet.Accepted, vnet.NoMemory, vnet.TooBig, vnet.BadGSO, vnet.Full}
+	verdicts := []vnet.Refusal{vnet.Accepted, vnet.Accepted, vnet.NoMemory, vnet.TooBig,
+		vnet.BadGSO, vnet.Full}
 	refusals := rand.New(rand.NewPCG(15, 9)) // guarded by qe.mu
 	qe.refuse(func(*vnet.Frame) vnet.Refusal { return verdicts[refusals.IntN(len(verdicts))] })
 
