@@ -23,8 +23,8 @@
 //
 // # Concurrency
 //
-// A Queue's ReadBatch has one caller, a Transmitter has one. Wake and KernelDrops
-// may be called from anywhere at any time, also after Close.
+// A Queue's ReadBatch has one caller, a Transmitter has one. Wake,
+// KernelDrops and Gone may be called from anywhere at any time, also after Close.
 //
 // # Trust
 //
