@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
 	"sluice/cmd/sluice/internal/portspec"
 	"sluice/dataplane"
@@ -25,13 +26,15 @@ type port struct {
 	abilities *probe.Result
 	log       *slog.Logger
 
-	queues  []*tunio.Queue // open while the port is attached
-	index   int            // of the netdev that they were opened on
-	host    io.Closer      // keeps frames from the host's stack; may be nil
-	created bool           // the netdev is ours to remove
-	changes []change       // to netdevs that are not ours
-	gone    bool           // a worker found the queues to be of no use
-	said    string         // the state that was logged last
+	queues  []*tunio.Queue  // open while the port is attached
+	index   int             // of the netdev that they were opened on,
+	in      *link.Namespace // and its namespace
+	host    io.Closer       // keeps frames from the host's stack; may be nil
+	made    int             // index of the netdev that is ours to remove, or 0
+	changes []change        // to netdevs that are not ours
+	gone    bool            // a worker found the queues to be of no use
+	refused time.Time       // when the first of the last attempts to attach failed
+	said    string          // the state that was logged last
 	told    map[string]bool
 
 	lost uint64     // kernel drops of earlier queues
@@ -117,7 +120,6 @@ func (p *port) createTap() error {
 	if err != nil {
 		return err
 	}
-	p.created = true // and gone with its descriptors
 	if moves {
 		if err := p.own.ns.Move(name, p.ns.ns, p.spec.Device); err != nil {
 			closeQueues(queues)
@@ -137,7 +139,11 @@ func (p *port) createMacvtap() error {
 	if err := ns.CreateMacvtap(p.spec.Device, p.spec.Lower); err != nil {
 		return err
 	}
-	p.created = true
+	facts, err := ns.Get(p.spec.Device)
+	if err != nil {
+		return errors.Join(err, ns.Delete(p.spec.Device))
+	}
+	p.made = facts.Index
 	// A new macvtap begins with 64 KiB, whatever is under it.
 	_, err = ns.SetSizes(p.spec.Device, link.Sizes{
 		GSOMaxSize: lower.GSOMaxSize, GSOIPv4MaxSize: lower.GSOIPv4MaxSize, GSOMaxSegs: lower.GSOMaxSegs,
@@ -173,6 +179,7 @@ func (p *port) adopt(queues []*tunio.Queue) (err error) {
 	if err != nil {
 		return err
 	}
+	p.made = facts.Index
 	return p.use(queues, facts)
 }
 
@@ -197,6 +204,7 @@ func (p *port) attach(f *link.Facts) (err error) {
 		return err
 	}
 	if err := p.use(queues, f); err != nil {
+		p.unhide()
 		closeQueues(queues)
 		return err
 	}
@@ -225,7 +233,7 @@ func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
 	if err := p.sw.Attach(qs, limits, f.Up); err != nil {
 		return err
 	}
-	p.queues, p.index, p.base, p.gone = queues, f.Index, f.Drops, false
+	p.queues, p.index, p.in, p.base, p.gone = queues, f.Index, p.ns.ns, f.Drops, false
 	return nil
 }
 
@@ -251,7 +259,7 @@ func (p *port) raise(f *link.Facts) (*link.Facts, error) {
 		return f, nil
 	}
 	c, err := p.ns.ns.SetSizes(s.Device, want)
-	if !p.created && c.Before != c.After {
+	if f.Index != p.made && c.Before != c.After {
 		p.changes = append(p.changes, change{p.ns.ns, c})
 	}
 	if err != nil {
@@ -361,9 +369,12 @@ func (p *port) follow() {
 		p.say("its namespace is gone")
 		return
 	}
+	if p.queues != nil && p.in != p.ns.ns {
+		p.release() // the namespace was deleted, and made again at once
+	}
 	f, err := p.ns.ns.Get(p.spec.Device)
 	switch {
-	case errors.Is(err, os.ErrNotExist) && p.spec.Kind == portspec.Tap && p.queues != nil && !p.gone:
+	case errors.Is(err, os.ErrNotExist) && p.spec.Kind == portspec.Tap && p.queues != nil && !p.queues[0].Gone():
 		// Moved to another namespace. Closing its queues could delete it.
 		p.sw.SetUp(false)
 		p.say("the device is in another namespace")
@@ -381,9 +392,17 @@ func (p *port) follow() {
 	}
 	if p.queues == nil {
 		if err := p.attach(f); err != nil {
-			p.say(err.Error())
+			// A new device may still be in its maker's hands: `ip tuntap add` has it
+			// open for a moment.
+			if p.refused.IsZero() {
+				p.refused = time.Now()
+			}
+			if time.Since(p.refused) >= interval/2 {
+				p.say(err.Error())
+			}
 			return
 		}
+		p.refused = time.Time{}
 	}
 	p.index = f.Index
 	limits, err := p.limits(f)
@@ -442,9 +461,6 @@ func (p *port) release() {
 	closeQueues(p.queues)
 	p.queues, p.gone = nil, false
 	p.unhide()
-	if p.spec.Kind == portspec.Tap {
-		p.created = false // it went with its last descriptor
-	}
 }
 
 func (p *port) unhide() {
@@ -480,15 +496,22 @@ func (p *port) end() error {
 	p.unhide()
 	var errs []error
 	for _, c := range slices.Backward(p.changes) {
-		errs = append(errs, c.ns.Restore(c.Change))
+		if c.ns == p.ns.ns { // else it is gone, with its netdevs
+			errs = append(errs, c.ns.Restore(c.Change))
+		}
 	}
 	p.changes = nil
-	if p.created && p.spec.Kind == portspec.Macvtap && p.ns.ns != nil {
-		if err := p.ns.ns.Delete(p.spec.Device); !errors.Is(err, os.ErrNotExist) {
+	// A tap went with its descriptors. A macvtap of the same name may be another's.
+	if p.made != 0 && p.spec.Kind == portspec.Macvtap { // in the process's own namespace
+		f, err := p.ns.ns.Get(p.spec.Device)
+		if err == nil && f.Index == p.made {
+			err = p.ns.ns.Delete(p.spec.Device)
+		}
+		if !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	p.created = false
+	p.made = 0
 	return errors.Join(errs...)
 }
 
