@@ -1,0 +1,251 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/integration/netns"
+	"sluice/vnet"
+)
+
+// TestDevicesComeAndGo: a device is set down, moved away, and deleted, and each time
+// comes back, while TCP runs between two other ports. Its port follows, with one line
+// in the log each time; the others notice nothing; nothing is left behind.
+func TestDevicesComeAndGo(t *testing.T) {
+	const veth = "ip link add vX type veth peer name eth0 netns $FAR; ip -n $FAR link set eth0 up; "
+	for _, c := range []struct {
+		kind  string
+		port  string
+		make  string // makes what the switch does not, before it starts
+		dev   string // what things happen to
+		again string // makes dev again, when it was deleted
+		far   bool   // its frames come out at eth0 of the far namespace; else at dev itself
+	}{
+		{kind: "veth", port: "packet:vX", make: veth + "ip link set vX up", dev: "vX", again: veth, far: true},
+		{kind: "tap of Sluice's", port: "tap:tX", dev: "tX", again: "ip tuntap add dev tX mode tap vnet_hdr"},
+		{kind: "tap that was there", port: "tap:tX", dev: "tX",
+			make:  "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up",
+			again: "ip tuntap add dev tX mode tap vnet_hdr"},
+		{kind: "macvtap of Sluice's", port: "macvtap:mX,lower=vX", make: veth + "ip link set vX up", dev: "mX", far: true,
+			again: "ip link add link vX name mX type macvtap mode passthru; ip link set mX promisc on"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: 65536})
+			far, away := b.Namespace("far"), b.Namespace("away")
+			far.Silent()
+			b.built()
+			script := strings.NewReplacer("$FAR", far.Name, "$AWAY", away.Name, "$HERE", b.sw.Name, "$DEV", c.dev)
+			sh := func(command string) {
+				t.Helper()
+				shell(t, b.sw, script.Replace(command))
+			}
+			sh(c.make)
+			s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "x="+c.port)
+			from := tapInto(t, x.Namespace, "eth0")
+			reaches := func(what string) {
+				t.Helper()
+				ns, device := b.sw, c.dev
+				if c.far {
+					ns, device = far, "eth0"
+				}
+				to := tapInto(t, ns, device)
+				to.until(what+": a frame to come out", func() bool {
+					from.send(vnet.Frame{Head: marker()})
+					return len(to.seen) > 0
+				})
+				to.q.Close()
+			}
+			s.until("the port to be up", func() bool { return s.lines("port=x") == 1 })
+			reaches("at first")
+
+			var descriptors []int
+			for round := range 2 {
+				for _, step := range []struct {
+					do string
+					up bool
+				}{
+					{"ip link set $DEV down", false},
+					{"ip link set $DEV up", true},
+					{"ip link set $DEV netns $AWAY", false},
+					{"ip -n $AWAY link set $DEV netns $HERE", false},
+					{"ip link set $DEV up", true},
+					{"ip link del $DEV", false},
+					{c.again, false},
+					{"ip link set $DEV up", true},
+				} {
+					was := s.lines("port=x")
+					stop := background(t, b, x, y)
+					sh(step.do)
+					s.until(step.do+": a line in the log", func() bool { return s.lines("port=x") > was })
+					stop()
+					if round == 0 {
+						notBusy(t, s, step.do)
+					}
+					lines := strings.SplitAfter(s.logged("port=x"), "\n")
+					lines = lines[was : len(lines)-1]
+					if len(lines) != 1 || strings.Contains(lines[0], "port is up") != step.up {
+						t.Errorf("%s: want one line, that the port is up: %v; got\n%s", step.do, step.up, strings.Join(lines, ""))
+					}
+					if step.up {
+						reaches(step.do)
+					}
+				}
+				descriptors = append(descriptors, s.descriptors())
+			}
+			if descriptors[1] > descriptors[0] {
+				t.Errorf("descriptors grow: %v", descriptors)
+			}
+			for _, name := range []string{"a", "b"} {
+				if n := s.lines("port=" + name); n != 1 {
+					t.Errorf("port %s: %d lines in the log, want that it is up:\n%s", name, n, s.logged("port="+name))
+				}
+			}
+			clean(t, x, y)
+			s.stop()
+			if _, err := b.sw.Link(c.dev); err != nil {
+				t.Errorf("at the end Sluice removed what it did not make: %v", err)
+			}
+		})
+	}
+}
+
+// background moves TCP between two hosts until the result is called, which then
+// waits for the last transfer. None may break.
+func background(t testing.TB, b *bed, x, y *host) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		for {
+			err := b.Exchange(deadline(t, 60*time.Second), x.Namespace, y.Namespace, y.v4, 4<<20)
+			if err != nil || ctx.Err() != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("other ports' TCP: %v", err)
+		}
+	}
+}
+
+// notBusy fails the test if the switch, which has nothing to do, is busy: a loop
+// would use all of the time.
+func notBusy(t testing.TB, s *sluice, when string) {
+	t.Helper()
+	const span = 400 * time.Millisecond
+	began := s.cpu()
+	time.Sleep(span)
+	if used := s.cpu() - began; used > span/2 {
+		t.Errorf("%s: %v of processor time in %v", when, used, span)
+	}
+}
+
+// TestOwnDevicesAreRemovedAlsoAfterAMove: what Sluice made and somebody moved away
+// and back is still its own.
+func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	away := b.Namespace("away")
+	b.built()
+	s := run(t, b.sw, "t=tap:t0", "m=macvtap:m0,lower=vA")
+	for _, dev := range []string{"t0", "m0"} {
+		must(t, b.sw, "ip", "link", "set", dev, "netns", away.Name)
+		s.until("the move to be noticed", func() bool { return s.lines("device="+dev, "port is down") == 1 })
+		must(t, away, "ip", "link", "set", dev, "netns", b.sw.Name)
+		must(t, b.sw, "ip", "link", "set", dev, "up")
+		s.until("the port to be up", func() bool { return s.lines("device="+dev, "port is up") == 2 })
+	}
+	s.stop()
+	for _, dev := range []string{"t0", "m0"} {
+		if _, err := b.sw.Link(dev); err == nil {
+			t.Errorf("%s is still there", dev)
+		}
+	}
+}
+
+// TestDeletedNamespaceGoes: `ip netns del` of the namespace that a tap lives in
+// really ends it, although the switch has it open, and the port is down. Made again,
+// with a tap in it, the port is up.
+func TestDeletedNamespaceGoes(t *testing.T) {
+	for _, c := range []struct{ name, make, keys string }{
+		{"a tap of Sluice's", "true", ""},
+		{"a tap that was there, with sizes raised", "ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up", ",gso_max_size=200000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// As the tap's will be: netdevs of other namespaces have the same indexes.
+			b, x, y := pair(t, netns.Link{GRO: 200_000}, netns.Link{GRO: 200_000})
+			b.built()
+			// Not one of the laboratory's, which keeps its namespaces alive.
+			name := b.sw.Name + "-gone"
+			t.Cleanup(func() {
+				if _, err := os.Stat("/run/netns/" + name); err == nil {
+					ipNetns(t, "del", name)
+				}
+			})
+			// The near end of a cable into it says when a namespace ends.
+			cables := 0
+			build := func(taps string) {
+				t.Helper()
+				ipNetns(t, "add", name)
+				cables++
+				shell(t, b.sw, fmt.Sprintf("ip link add w%d type veth peer name far netns %s", cables, name))
+				shell(t, b.sw, "ip netns exec "+name+" sh -ec '"+taps+"'")
+			}
+			ended := func() bool {
+				_, err := b.sw.Link(fmt.Sprintf("w%d", cables))
+				return err != nil
+			}
+			const tap = "ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up"
+			build(c.make)
+			s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "x=tap:t0,netns="+name+c.keys)
+			descriptors := s.descriptors()
+			for round := range 2 {
+				stop := background(t, b, x, y)
+				ipNetns(t, "del", name)
+				s.until("the port to be down", func() bool { return s.lines("port=x", "namespace is gone") == round+1 })
+				wait(t, "the namespace to end", ended)
+				stop()
+				notBusy(t, s, "after the namespace went")
+
+				build(tap)
+				s.until("the port to be up", func() bool { return s.lines("port=x", "port is up") == round+2 })
+				if n := s.descriptors(); n > descriptors {
+					t.Errorf("round %d: %d descriptors, were %d", round, n, descriptors)
+				}
+			}
+			// Deleted and made again between two looks.
+			ipNetns(t, "del", name)
+			build(tap)
+			cables--
+			wait(t, "the old namespace to end", ended)
+			s.until("the new tap to be opened", func() bool {
+				return strings.Contains(shell(t, b.sw, "ip -n "+name+" link show t0"), "LOWER_UP")
+			})
+			s.stop()
+			for _, device := range []string{"vA", "vB"} {
+				if n := link(t, b.sw, device).GROMaxSize; n != 200_000 {
+					t.Errorf("what was changed on the tap that is gone was put back on %s: gro_max_size %d", device, n)
+				}
+			}
+		})
+	}
+}
+
+// ipNetns runs `ip netns` where its mounts are everybody's: a namespace's commands
+// have mounts of their own.
+func ipNetns(t testing.TB, args ...string) {
+	t.Helper()
+	out, err := exec.Command("ip", append([]string{"netns"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ip netns %v: %v: %s", args, err, out)
+	}
+}
