@@ -116,12 +116,9 @@ func refusal(errno unix.Errno) vnet.Refusal {
 	return vnet.Failed
 }
 
-// readError is what an errno of a read means, other than EAGAIN, EINTR and EINVAL.
+// readError is what an errno of a read means that ends the queue's use.
 func (q *Queue) readError(errno unix.Errno) error {
-	switch refusal(errno) {
-	case vnet.Down:
-		return vnet.ErrDown
-	case vnet.Gone:
+	if refusal(errno) == vnet.Gone {
 		return vnet.ErrGone
 	}
 	return &OpError{"read", q.name, errno, ""}

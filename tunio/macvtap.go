@@ -156,7 +156,7 @@ func openMacvtap(name string, index int, rdev uint64, lock int) (_ *Queue, err e
 		return nil, err
 	}
 	// Without it a write is EAGAIN once 208 KiB are on their way down.
-	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETSNDBUF, socketBuffer); err != nil {
+	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETSNDBUF, sendBuffer); err != nil {
 		return nil, &OpError{"set send buffer of", name, err, ""}
 	}
 	held, err := unix.FcntlInt(uintptr(lock), unix.F_DUPFD_CLOEXEC, 0)

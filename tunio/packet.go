@@ -87,8 +87,8 @@ func openPacket(name string, index int) (_ *Queue, err error) {
 			return nil, &OpError{o.op, name, err, ""}
 		}
 	}
-	setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF)
-	setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF)
+	setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBuffer)
+	setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBuffer)
 	membership := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_PROMISC}
 	err = unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &membership)
 	if err != nil {
@@ -120,12 +120,12 @@ func setPacketHeader(fd int, name string) (int, error) {
 	return vnet.MinHeaderLen, nil
 }
 
-// setBuffer sets a socket buffer to socketBuffer, or without CAP_NET_ADMIN to what
+// setBuffer sets a socket buffer to size, or without CAP_NET_ADMIN to what
 // net.core.[rw]mem_max allows. A smaller one is no error: the kernel counts what
 // does not fit.
-func setBuffer(fd, force, plain int) {
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, socketBuffer) != nil {
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, socketBuffer)
+func setBuffer(fd, force, plain, size int) {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, size) != nil {
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, size)
 	}
 }
 

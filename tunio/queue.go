@@ -1,6 +1,7 @@
 package tunio
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -31,9 +32,12 @@ const (
 	// arenaLen holds five frames of 389120 bytes, or 24 of a tap.
 	arenaLen = 2 << 20
 
-	// socketBuffer is asked of both directions of a socket: some forty of the
-	// greatest frames, 512 KiB each and counted twice by the kernel's truesize.
-	socketBuffer = 16 << 20
+	// receiveBuffer holds some forty frames of 389120 bytes, a TCP window's worth:
+	// what does not fit while the worker is away is lost.
+	receiveBuffer = 16 << 20
+	// sendBuffer holds some ten, where the default of 208 KiB does not hold one. It is
+	// smaller, since what waits in it delays what comes behind: 3 ms at 10 Gbit/s.
+	sendBuffer = 4 << 20
 )
 
 // Offloads is what a queue's kernel side may leave to its reader.
@@ -56,8 +60,8 @@ type Queue struct {
 	lock      int // macvtap: descriptor that holds the device's lock; else -1
 
 	arena []byte // mmap'ed
-	// wentDown says that a read answered ENETDOWN, which it does once, behind
-	// frames that were returned first.
+	// wentDown says that a read answered ENETDOWN, which it does once, and that
+	// ReadBatch has not asked for the device's state since.
 	wentDown bool
 	receive  receiver
 	polls    [2]unix.PollFd // fd, wakeup
@@ -166,21 +170,6 @@ func (q *Queue) KernelDrops() uint64 {
 	return q.kernelDrops
 }
 
-// Gone reports whether the device was deleted: the queue is then of no use, while
-// that of a tap or macvtap which was moved to another namespace works on.
-func (q *Queue) Gone() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.closed:
-		return true
-	case q.kind == kindTap:
-		// Without a device only TUNSETIFF is answered (__tun_chr_ioctl, drivers/net/tun.c).
-		return unix.IoctlIfreq(q.fd, unix.TUNGETIFF, new(unix.Ifreq)) == unix.EBADFD
-	}
-	return q.state() == vnet.ErrGone
-}
-
 // ReadBatch resets b and fills it with what is there; if nothing is, it waits.
 // It returns with frames or counted discards, after wait (negative: no bound) or
 // after Wake. vnet.ErrDown comes at once when a packet socket's device goes down and
@@ -188,33 +177,34 @@ func (q *Queue) Gone() bool {
 // Frames are in one piece and borrow the arena until the next call.
 func (q *Queue) ReadBatch(b *vnet.Batch, wait time.Duration) error {
 	b.Reset()
-	if q.wentDown {
-		q.wentDown = false
-		if err := q.state(); err != nil {
-			return err
-		}
-	}
 	var timeout *unix.Timespec
 	if wait >= 0 {
 		q.timeout = unix.NsecToTimespec(int64(wait))
 		timeout = &q.timeout // ppoll leaves in it what is left of the wait
 	}
 	for failed := false; ; {
+		if q.wentDown { // or was: the device may be up again
+			q.wentDown = false
+			if err := q.state(); err != nil {
+				return err
+			}
+		}
 		reads, err := q.drain(b)
 		if reads > 0 {
-			q.wentDown = err == vnet.ErrDown
-			return nil // any other error comes again
-		}
-		if err == vnet.ErrDown || failed && err == nil {
-			// The first is stale if the device is up again; the second is a packet
-			// socket's error that a transmitter has fetched.
-			err = q.state()
-			if err == nil && q.kind != kindPacket {
-				err = vnet.ErrGone
-			}
+			return nil // an error comes again, or is remembered in wentDown
 		}
 		if err != nil {
 			return err
+		}
+		if q.wentDown {
+			continue
+		}
+		if failed {
+			// Poll told of an error that read does not see. A packet socket's has been
+			// fetched by a transmitter.
+			if err := q.state(); err != nil || q.kind != kindPacket {
+				return cmp.Or(err, vnet.ErrGone)
+			}
 		}
 		var ready bool
 		ready, failed, err = q.poll(timeout)
@@ -240,6 +230,9 @@ func (q *Queue) drain(b *vnet.Batch) (reads int, err error) {
 			return reads, nil
 		case unix.EINTR:
 			continue
+		case unix.ENETDOWN:
+			q.wentDown = true
+			return reads, nil
 		case unix.EINVAL:
 			// The frame is gone: virtio_net_hdr_from_skb has no word for its GSO
 			// type, SCTP's for instance.

@@ -356,18 +356,43 @@ func TestWakeAndCloseMayMeet(t *testing.T) {
 	<-done
 }
 
-func TestSteadyStateAllocatesNothing(t *testing.T) {
+// pair is two queues that read what the other writes.
+func pair(t *testing.T, headerLen int) (ends [2]*tunio.Queue) {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ends [2]*tunio.Queue
 	for i, fd := range fds {
-		if ends[i], err = tunio.Adopt(fd, "pair", vnet.HeaderLen); err != nil {
+		if ends[i], err = tunio.Adopt(fd, "pair", headerLen); err != nil {
 			t.Fatal(err)
 		}
-		defer ends[i].Close()
+		t.Cleanup(func() { ends[i].Close() })
 	}
+	return ends
+}
+
+// The legacy header, which packet sockets have before Linux 6.4.
+func TestTenByteHeaders(t *testing.T) {
+	ends := pair(t, vnet.MinHeaderLen)
+	f := vnet.Frame{Head: pattern(3000), Hdr: vnet.Header{Flags: vnet.NeedsCsum,
+		GSO: vnet.GSOTCPv6, HdrLen: 86, GSOSize: 1428, CsumStart: 54, CsumOffset: 16}}
+	if n, _, err := ends[0].Transmitter().WriteBatch([]vnet.Frame{f, f}); n != 2 {
+		t.Fatal(n, err)
+	}
+	b := batch()
+	if err := ends[1].ReadBatch(b, patience); err != nil || len(b.Frames) != 2 {
+		t.Fatalf("%d frames, %v", len(b.Frames), err)
+	}
+	for i := range b.Frames {
+		if b.Frames[i].Hdr != f.Hdr || !bytes.Equal(b.Frames[i].Head, f.Head) {
+			t.Errorf("frame %d: %+v, %d bytes", i, b.Frames[i].Hdr, len(b.Frames[i].Head))
+		}
+	}
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	ends := pair(t, vnet.HeaderLen)
 	whole := pattern(9000)
 	frames := make([]vnet.Frame, 8)
 	for i := range frames {

@@ -129,6 +129,30 @@ func TestOutHeaderHidesWhatTheKernelMustNotSee(t *testing.T) {
 	}
 }
 
+// Scratch must not keep a batch alive, nor point into an arena that is unmapped.
+func TestTransmitterForgetsTheFrames(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[1])
+	q, err := Adopt(fds[0], "pair", vnet.HeaderLen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	tr := q.Transmitter()
+	f := vnet.Frame{Head: make([]byte, 60), Body: [][]byte{make([]byte, 10), make([]byte, 10)}}
+	if n, _, err := tr.WriteBatch([]vnet.Frame{f, f}); n != 2 {
+		t.Fatal(n, err)
+	}
+	for i, v := range tr.gather.iovs {
+		if v != (unix.Iovec{}) {
+			t.Fatalf("iovec %d still points at %d bytes", i, v.Len)
+		}
+	}
+}
+
 func TestNameIsChecked(t *testing.T) {
 	for name, class := range map[string]error{
 		"":                 os.ErrInvalid,
