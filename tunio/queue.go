@@ -170,6 +170,21 @@ func (q *Queue) KernelDrops() uint64 {
 	return q.kernelDrops
 }
 
+// Gone reports whether the device was deleted: the queue is then of no use, while
+// that of a tap or macvtap which was moved to another namespace works on.
+func (q *Queue) Gone() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return true
+	case q.kind == kindTap:
+		// Without a device only TUNSETIFF is answered (__tun_chr_ioctl, drivers/net/tun.c).
+		return unix.IoctlIfreq(q.fd, unix.TUNGETIFF, new(unix.Ifreq)) == unix.EBADFD
+	}
+	return q.state() == vnet.ErrGone
+}
+
 // ReadBatch resets b and fills it with what is there; if nothing is, it waits.
 // It returns with frames or counted discards, after wait (negative: no bound) or
 // after Wake. vnet.ErrDown comes at once when a packet socket's device goes down and
