@@ -466,6 +466,14 @@ func eventually(t testing.TB, q *Queue, want error) {
 	t.Fatalf("got %v, want %v", got, want)
 }
 
+// gone compares what the queue says about its device being deleted.
+func gone(t testing.TB, q *Queue, want bool) {
+	t.Helper()
+	if got := q.Gone(); got != want {
+		t.Errorf("gone: %v, want %v", got, want)
+	}
+}
+
 // waits fails if ReadBatch, asked for n short waits, answers in less than their
 // sum, with anything but want.
 func waits(t testing.TB, q *Queue, want error) {
@@ -500,6 +508,7 @@ func TestPacketDeviceDownUpDeleted(t *testing.T) {
 	eventually(t, a, vnet.ErrDown)
 	waits(t, a, vnet.ErrDown)
 	refused(t, a, vnet.Down)
+	gone(t, a, false)
 	up(t, "a")
 	waits(t, a, nil)
 	write(t, a, small(1))
@@ -509,6 +518,7 @@ func TestPacketDeviceDownUpDeleted(t *testing.T) {
 	ip(t, "link del dev a")
 	eventually(t, a, vnet.ErrGone)
 	refused(t, a, vnet.Gone)
+	gone(t, a, true)
 	eventually(t, b, vnet.ErrGone)
 }
 
@@ -593,6 +603,7 @@ func TestTapDownUpMovedDeleted(t *testing.T) {
 	other := otherNamespace(t)
 	ip(t, "link set dev t netns %s", other)
 	enter(t, other)
+	gone(t, tap, false)
 	waits(t, tap, nil)
 	up(t, "t")
 	device = openPacketOn(t, "t")
@@ -604,6 +615,7 @@ func TestTapDownUpMovedDeleted(t *testing.T) {
 	ip(t, "link del dev t")
 	eventually(t, tap, vnet.ErrGone)
 	refused(t, tap, vnet.Gone)
+	gone(t, tap, true)
 }
 
 func TestMacvtapDownUpMovedDeleted(t *testing.T) {
@@ -625,6 +637,7 @@ func TestMacvtapDownUpMovedDeleted(t *testing.T) {
 	other := otherNamespace(t)
 	ip(t, "link set dev m netns %s", other)
 	enter(t, other)
+	gone(t, m, false)
 	waits(t, m, nil)
 	up(t, "m")
 	write(t, m, small(2))
@@ -633,6 +646,7 @@ func TestMacvtapDownUpMovedDeleted(t *testing.T) {
 	ip(t, "link del dev m")
 	eventually(t, m, vnet.ErrGone)
 	waits(t, m, vnet.ErrGone)
+	gone(t, m, true)
 }
 
 // Without a bound on the wait, Wake leads to the question whether the device is
