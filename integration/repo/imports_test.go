@@ -1,0 +1,171 @@
+package repo
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	sys        = "golang.org/x/sys/unix"
+	anyForeign = "*" // any module that is not ours
+)
+
+// arrows says what the packages in a folder import besides the standard library: a
+// path that ends with "/..." stands for what is below it too. A folder stands for
+// those below it, unless they have a line of their own.
+var arrows = map[string][]string{
+	"vnet":          {},
+	"vnet/vnettest": {module + "vnet"},
+	"offload":       {module + "vnet", "gvisor.dev/gvisor/pkg/tcpip/checksum"},
+	"dataplane":     {module + "vnet", module + "offload", "golang.org/x/sys/cpu"},
+	"summary":       {},
+	"tunio":         {module + "vnet", sys},
+	"tunio/tuntest": {module + "vnet", module + "tunio", sys},
+	"tunio/link":    {module + "vnet", module + "tunio/...", anyForeign},
+	"tunio/probe":   {module + "vnet", module + "tunio", anyForeign},
+	"integration":   {module + "vnet/...", module + "summary", module + "integration/...", anyForeign},
+	"cmd/sluice":    {module + "...", anyForeign},
+}
+
+// arrowsOf are those of a folder, or of the nearest above it.
+func arrowsOf(dir string) ([]string, bool) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if a, ok := arrows[dir]; ok {
+			return a, true
+		}
+	}
+	return nil, false
+}
+
+// standard reports whether the standard library has the package.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".") && !strings.HasPrefix(path, module)
+}
+
+func allowed(path string, arrows []string) bool {
+	for _, a := range arrows {
+		below, tree := strings.CutSuffix(a, "/...")
+		if path == a || tree && within(path, below) || a == anyForeign && !strings.HasPrefix(path, module) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		to, ok := arrowsOf(s.dir())
+		if !ok {
+			t.Errorf("%s: nothing says what %s may import; add it to the arrows", s.name, s.dir())
+			continue
+		}
+		seen[s.dir()] = true
+		for _, path := range s.imports() {
+			if !standard(path) && !allowed(path, to) {
+				t.Errorf("%s imports %s", s.name, path)
+			}
+		}
+	}
+	for _, dir := range []string{"vnet", "offload", "dataplane", "tunio", "cmd/sluice"} {
+		if !seen[dir] {
+			t.Errorf("no package in %s was looked at", dir)
+		}
+	}
+}
+
+// Only commands know both the switch and the devices. Tests that put them together
+// are laboratories and lie under integration.
+func TestOnlyCommandsJoinSwitchAndDevices(t *testing.T) {
+	joins := map[string][2]bool{}
+	for _, s := range sources(t) {
+		for _, path := range s.imports() {
+			j := joins[s.dir()]
+			j[0] = j[0] || within(path, module+"dataplane")
+			j[1] = j[1] || within(path, module+"tunio")
+			joins[s.dir()] = j
+		}
+		if within(s.dir(), "dataplane") {
+			for _, path := range s.imports() {
+				if within(path, module+"tunio") {
+					t.Errorf("%s imports %s", s.name, path)
+				}
+			}
+		}
+	}
+	for dir, j := range joins {
+		if j[0] && j[1] && !within(dir, "cmd") && !within(dir, "integration") {
+			t.Errorf("%s imports both dataplane and tunio", dir)
+		}
+	}
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// The packages that a frame crosses make no system call, open nothing and log
+// nothing.
+func TestPurePackagesStayPure(t *testing.T) {
+	impure := []string{"syscall", "os", "os/exec", "net", "log", "log/slog", "io/fs", "testing"}
+	for _, s := range sources(t) {
+		if s.test() || !slices.Contains([]string{"vnet", "offload", "dataplane", "summary"}, s.dir()) {
+			continue
+		}
+		for _, path := range s.imports() {
+			if slices.Contains(impure, path) {
+				t.Errorf("%s imports %s", s.name, path)
+			}
+		}
+	}
+}
+
+func TestUnsafeOnlyWhereTheNameSaysSo(t *testing.T) {
+	n := 0
+	for _, s := range sources(t) {
+		named := strings.HasSuffix(s.name, "_unsafe.go") || strings.HasSuffix(s.name, "_unsafe_test.go")
+		unsafe := slices.Contains(s.imports(), "unsafe")
+		switch {
+		case unsafe && !named:
+			t.Errorf("%s imports unsafe, and its name does not say so", s.name)
+		case named && !unsafe:
+			t.Errorf("%s has no unsafe code", s.name)
+		case unsafe && !strings.Contains(string(s.text), "SAFETY:"):
+			t.Errorf("%s does not say why it is safe (SAFETY:)", s.name)
+		case unsafe:
+			n++
+		}
+	}
+	if n == 0 {
+		t.Error("no unsafe code was found: tunio has some")
+	}
+}
+
+// System calls belong to tunio, to laboratories, and, as signals and facts, to
+// commands.
+func TestSystemCallsAreTuniosBusiness(t *testing.T) {
+	for _, s := range sources(t) {
+		if within(s.dir(), "tunio") || within(s.dir(), "integration") || within(s.dir(), "cmd") {
+			continue
+		}
+		for _, path := range s.imports() {
+			if path == "syscall" || path == sys {
+				t.Errorf("%s imports %s", s.name, path)
+			}
+		}
+	}
+}
+
+// Only packages for tests, which say so in their name, need testing.
+func TestTestingStaysOutOfTheProduct(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test() && slices.Contains(s.imports(), "testing") && !strings.HasSuffix(s.dir(), "test") {
+			t.Errorf("%s imports testing", s.name)
+		}
+	}
+}
