@@ -35,6 +35,12 @@
 // + rx.copies = tx.offered + ingress drops. For each port, offered + (chunks -
 // resegmented) + (segments - segmented) - merged = tx.frames + egress drops + held.
 //
+// # Units
+//
+// As in package vnet: lengths are bytes of a frame, the virtio-net header excluded.
+// Counters count frames, or bytes where their name says so. Time is a Tick, a
+// second.
+//
 // # Ownership
 //
 // The switch borrows queues between Attach and Detach; who opened them closes
@@ -44,9 +50,10 @@
 //
 // What workers share is an immutable snapshot behind an atomic pointer, and the
 // forwarding database, which they only read in the steady state. Counters have one
-// writer. Everything that changes the switch takes Switch.mu. Detach returns when
-// every worker has passed a batch boundary or is parked in ReadBatch, so that
-// nobody uses the port's descriptors any more.
+// writer. Everything that changes the switch takes Switch.mu; Attach, Detach and
+// Remove also wait for each other. Detach returns when every worker has passed a
+// batch boundary or is parked in ReadBatch, so that nobody uses the port's
+// descriptors any more.
 //
 // # Trust
 //

@@ -196,7 +196,10 @@ func (s *Switch) publish() {
 		if p == nil {
 			continue
 		}
-		v := &view{port: p, limits: p.limits, oversize: p.config.Oversize, up: p.up && len(p.queues) > 0, queues: p.queues}
+		v := &view{
+			port: p, limits: p.limits, oversize: p.config.Oversize,
+			up: p.up && len(p.queues) > 0, queues: p.queues,
+		}
 		if p.maxWrite > 0 {
 			v.limits.MaxWrite = min(v.limits.MaxWrite, p.maxWrite)
 		}
