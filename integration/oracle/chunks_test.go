@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"sluice/offload"
 	"sluice/vnet"
 	"sluice/vnet/vnettest"
 )
@@ -123,7 +124,7 @@ func sameChunks(t *testing.T, k *kernel, f *vnet.Frame, cuts []cut) {
 	frames := []vnet.Frame{*f}
 	ends := make([]int, len(cuts))
 	for i, c := range cuts {
-		frames = append(frames, resegment(t, f, c.maxLen, c.maxSegs, c.form)...)
+		frames = append(frames, chunks(t, f, c)...)
 		ends[i] = len(frames)
 	}
 	answers := k.wire(t, frames...)
@@ -133,12 +134,27 @@ func sameChunks(t *testing.T, k *kernel, f *vnet.Frame, cuts []cut) {
 		chunks, answers := frames[from:ends[i]], answers[from:ends[i]]
 		from = ends[i]
 		what := fmt.Sprintf("%+v, %d chunks", c, len(chunks))
-		for j := range chunks {
-			if n := chunks[j].Len(); chunks[j].Hdr.GSO != vnet.GSONone && n > c.maxLen {
-				t.Errorf("%s: chunk %d is %d bytes long", what, j, n)
-			}
-		}
 		same(t, what+": Segment of them", finish(t, chunks...), want)
 		same(t, what+": the kernel's segments of them", answered(t, chunks, answers), want)
 	}
+}
+
+// chunks cuts f, and fails t where a chunk is longer than it may be.
+func chunks(t *testing.T, f *vnet.Frame, c cut) []vnet.Frame {
+	t.Helper()
+	_, p, d := parse(f)
+	var s offload.Segmenter
+	if d == vnet.Keep {
+		d = s.Resegment(f, &p, c.maxLen, c.maxSegs, c.form)
+	}
+	if d != vnet.Keep {
+		t.Fatalf("header %+v: dropped: %v", f.Hdr, d)
+	}
+	made := drain(&s, f)
+	for i := range made {
+		if n := made[i].Len(); made[i].Hdr.GSO != vnet.GSONone && n > c.maxLen {
+			t.Errorf("%+v: chunk %d of %d is %d bytes long", c, i, len(made), n)
+		}
+	}
+	return made
 }

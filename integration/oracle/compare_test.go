@@ -79,20 +79,6 @@ func finish(t testing.TB, frames ...vnet.Frame) (packets [][]byte) {
 	return packets
 }
 
-// resegment cuts f into chunks.
-func resegment(t testing.TB, f *vnet.Frame, maxLen, maxSegs int, form vnet.Form) []vnet.Frame {
-	t.Helper()
-	_, p, d := parse(f)
-	var s offload.Segmenter
-	if d == vnet.Keep {
-		d = s.Resegment(f, &p, maxLen, maxSegs, form)
-	}
-	if d != vnet.Keep {
-		t.Fatalf("header %+v: dropped: %v", f.Hdr, d)
-	}
-	return drain(&s, f)
-}
-
 // same fails t where got, which what names, is not what the kernel made.
 func same(t testing.TB, what string, got, kernel [][]byte) {
 	t.Helper()

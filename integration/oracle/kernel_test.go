@@ -79,6 +79,7 @@ func openTap() (tap int, err error) {
 	defer func() {
 		if err != nil {
 			unix.Close(tap)
+			tap = -1
 		}
 	}()
 	ifr, err := unix.NewIfreq(tapName)
