@@ -83,3 +83,21 @@ func TestPortOfABridgeKeepsItsHost(t *testing.T) {
 		t.Errorf("%d warnings, want 1:\n%s", n, s.logged("level=WARN"))
 	}
 }
+
+// TestKilledSwitchLeavesTheHostAlone: what keeps frames from the host's stack, and
+// taps, go with the process, however it ends.
+func TestKilledSwitchLeavesTheHostAlone(t *testing.T) {
+	b, x, _ := pair(t, netns.Link{}, netns.Link{})
+	b.Veth(b.sw, "other", b.sw, "end", netns.Link{})
+	b.sw.Address("other", hostAddress+"/32")
+	must(t, b.sw, "ip", "route", "add", x.v4, "dev", "vA")
+	b.built()
+	s := launch(t, b.sw, "a=packet:vA", "b=packet:vB", "c=tap:t0")
+	s.until("ready", func() bool { return s.out.String() == "ready\n" })
+	wantAnswers(t, b, x, hostAddress, false)
+	s.Kill()
+	wantAnswers(t, b, x, hostAddress, true)
+	if _, err := b.sw.Link("t0"); err == nil {
+		t.Error("the tap is still there")
+	}
+}

@@ -26,8 +26,9 @@ func TestDevicesComeAndGo(t *testing.T) {
 		again string // makes dev again, when it was deleted
 		far   bool   // its frames come out at eth0 of the far namespace; else at dev itself
 	}{
-		{kind: "veth", port: "packet:vX", make: veth + "ip link set vX up", dev: "vX", again: veth, far: true},
-		{kind: "tap of Sluice's", port: "tap:tX", dev: "tX", again: "ip tuntap add dev tX mode tap vnet_hdr"},
+		{kind: "veth", port: "packet:vX,queues=2", make: veth + "ip link set vX up", dev: "vX", again: veth, far: true},
+		{kind: "tap of Sluice's", port: "tap:tX,queues=2", dev: "tX",
+			again: "ip tuntap add dev tX mode tap vnet_hdr multi_queue"},
 		{kind: "tap that was there", port: "tap:tX", dev: "tX",
 			make:  "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up",
 			again: "ip tuntap add dev tX mode tap vnet_hdr"},
@@ -168,6 +169,81 @@ func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {
 	for _, dev := range []string{"t0", "m0"} {
 		if _, err := b.sw.Link(dev); err == nil {
 			t.Errorf("%s is still there", dev)
+		}
+	}
+}
+
+// TestDeviceReplacedAtOnce: a device that is deleted and made again before anybody
+// looks is still another one.
+func TestDeviceReplacedAtOnce(t *testing.T) {
+	b := newBed(t)
+	x := b.cabled("a", netns.Link{})
+	far := b.Namespace("far")
+	far.Silent()
+	b.built()
+	const tap = "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up; "
+	veth := strings.ReplaceAll("ip link add vX type veth peer name eth0 netns $FAR; ip -n $FAR link set eth0 up; ip link set vX up; ",
+		"$FAR", far.Name)
+	shell(t, b.sw, tap+veth)
+	s := run(t, b.sw, "a=packet:vA", "t=tap:tX", "v=packet:vX")
+	from := tapInto(t, x.Namespace, "eth0")
+	for range 5 {
+		shell(t, b.sw, "ip link del tX; "+tap+"ip link del vX; "+veth)
+		atTap, atVeth := tapInto(t, b.sw, "tX"), tapInto(t, far, "eth0")
+		for _, to := range []*tapped{atTap, atVeth} {
+			to.until("a frame to come out of the new device", func() bool {
+				from.send(vnet.Frame{Head: marker()})
+				return len(to.seen) > 0
+			})
+			to.q.Close()
+		}
+	}
+	s.stop()
+}
+
+// TestWrongDeviceIsToldOnce: what comes back in the place of a deleted device may not
+// be what the port wants. It says so, once, and takes the right one when that comes.
+func TestWrongDeviceIsToldOnce(t *testing.T) {
+	b := newBed(t)
+	b.built()
+	s := run(t, b.sw, "x=tap:tX")
+	shell(t, b.sw, "ip link del tX; ip tuntap add dev tX mode tun; ip link set tX up")
+	s.until("the error to be told", func() bool { return s.lines("port=x", "a TUN, not a TAP") > 0 })
+	descriptors, lines := s.descriptors(), s.lines("port=x")
+	notBusy(t, s, "with a wrong device")
+	time.Sleep(1500 * time.Millisecond) // a look more
+	if n := s.lines("port=x"); n != lines {
+		t.Errorf("%d more lines:\n%s", n-lines, s.logged("port=x"))
+	}
+	if n := s.descriptors(); n > descriptors {
+		t.Errorf("%d descriptors, were %d", n, descriptors)
+	}
+	shell(t, b.sw, "ip link del tX; ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up")
+	s.until("the port to be up", func() bool { return s.lines("port=x", "port is up") == 2 })
+}
+
+// TestMacvtapGoesWithItsLower netdev, and comes back with it.
+func TestMacvtapGoesWithItsLower(t *testing.T) {
+	b, x, y := pair(t, netns.Link{}, netns.Link{})
+	b.built()
+	const veth = "ip link add vX type veth peer name far; ip link set far up; ip link set vX up; "
+	shell(t, b.sw, veth)
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "x=macvtap:mX,lower=vX")
+	for round := range 5 {
+		was := s.lines("port=x")
+		stop := background(t, b, x, y)
+		shell(t, b.sw, "ip link del vX")
+		s.until("the port to be down", func() bool { return s.lines("port=x") > was })
+		stop()
+		if round == 0 {
+			notBusy(t, s, "without the lower netdev")
+		}
+		shell(t, b.sw, veth+"ip link add link vX name mX type macvtap mode passthru; ip link set mX promisc on")
+		s.until("the new one to be seen", func() bool { return s.lines("port=x") > was+1 })
+		shell(t, b.sw, "ip link set mX up")
+		s.until("the port to be up", func() bool { return s.lines("port=x", "port is up") == round+2 })
+		if n := s.lines("port=x"); n != was+3 {
+			t.Errorf("%d lines, want that it is gone, down and up:\n%s", n-was, s.logged("port=x"))
 		}
 	}
 }

@@ -174,6 +174,8 @@ func TestLimitAboveTSOMaxSizeIsClamped(t *testing.T) {
 	must(t, b.sw, "ip", "tuntap", "add", "dev", "t0", "mode", "tap", "vnet_hdr")
 	before := link(t, b.sw, "t0").GSOMaxSize
 	s := run(t, b.sw, "a=packet:vA", "b=packet:t0,gso_max_size=200000")
+	shell(t, b.sw, "ip link del t0; ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up")
+	s.until("the port to be up again", func() bool { return s.lines("port=b", "port is up") > 0 })
 	if n := s.lines("level=WARN", "port=b", "tso_max_size=65536", "gso_max_size=65536"); n != 1 {
 		t.Errorf("%d warnings, want 1:\n%s", n, s.logged("port=b"))
 	}
@@ -288,6 +290,23 @@ func TestMacvtapTakesWhatItsLowerTakes(t *testing.T) {
 	}
 	if _, err := b.sw.Link("m0"); err == nil {
 		t.Error("the macvtap is still there")
+	}
+}
+
+// TestMTUIsSetOnWhatSluiceMakes, and bounds the port.
+func TestMTUIsSetOnWhatSluiceMakes(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{MTU: 9000})
+	b.built()
+	s := run(t, b.sw, "t=tap:t0,mtu=8000", "m=macvtap:m0,lower=vA,mtu=3000")
+	for device, mtu := range map[string]int{"t0": 8000, "m0": 3000} {
+		if got := link(t, b.sw, device).MTU; got != mtu {
+			t.Errorf("%s has MTU %d, want %d", device, got, mtu)
+		}
+	}
+	sum := s.stop()
+	if a, m := sum.Port("t").Limits.MTU, sum.Port("m").Limits.MTU; a != 8000 || m != 3000 {
+		t.Errorf("limits: MTU %d and %d, want 8000 and 3000", a, m)
 	}
 }
 

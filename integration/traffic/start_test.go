@@ -142,7 +142,8 @@ func TestHalfWayFailureLeavesNothing(t *testing.T) {
 		{"z=tap:t0,netns=nosuch", "nosuch"},
 		{"z=macvtap:m1", "m1"},
 		{"z=macvtap:m1,lower=nosuch0", "nosuch0"},
-		{"z=macvtap:m1,lower=vB", "vB"}, // m0 has it already
+		{"z=macvtap:m1,lower=vB", "vB"},            // m0 has it already
+		{"z=macvtap:m1,lower=vD,mtu=9000", "9000"}, // above its lower's
 		{"z=tap:vD", "vD"},
 		{"z=macvtap:vD", "vD"},
 	} {
@@ -238,6 +239,21 @@ func TestErrorsAtAttachTellTheRemedy(t *testing.T) {
 			run(t, b.sw, port)
 		})
 	}
+}
+
+// TestErrorInANamespaceSaysWhereToType what mends it.
+func TestErrorInANamespaceSaysWhereToType(t *testing.T) {
+	b := newBed(t)
+	y := b.host("a")
+	b.built()
+	shell(t, y.Namespace, "ip tuntap add dev t0 mode tun")
+	port := "a=tap:t0,netns=" + y.Name
+	s := launch(t, b.sw, port)
+	if code := s.exit(); code != 1 || s.lines("in network namespace "+y.Name) != 1 {
+		t.Errorf("exit code %d, log:\n%s", code, s.logged(""))
+	}
+	shell(t, y.Namespace, hint(t, s))
+	run(t, b.sw, port)
 }
 
 // TestBusyDeviceNamesItsHolder: the command that the error tells finds the process,

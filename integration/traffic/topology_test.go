@@ -182,6 +182,42 @@ func TestMixedPorts(t *testing.T) {
 	}
 }
 
+// TestBigTCPReachesATap, in the form that a tap takes: both families leave whole what
+// came in above 64 KiB.
+func TestBigTCPReachesATap(t *testing.T) {
+	for _, family := range []string{"IPv4", "IPv6"} {
+		t.Run(family, func(t *testing.T) {
+			b := newBed(t)
+			x, y := b.cabled("a", netns.Link{GSO: big}), b.host("b")
+			b.built()
+			s := run(t, b.sw, "a=packet:vA",
+				fmt.Sprintf("b=tap:eth0,netns=%s,gso_max_size=%d,gso_ipv4_max_size=%[2]d", y.Name, big))
+			y.Address("eth0", y.addresses()...)
+			b.built()
+			sizes, err := y.MeasureFrames("eth0")
+			netnstest.Need(t, err)
+			address := map[string]string{"IPv4": y.v4, "IPv6": y.v6}[family]
+			if err := b.Exchange(deadline(t, 60*time.Second), x.Namespace, y.Namespace, address, 64<<20); err != nil {
+				t.Error(err)
+			}
+			clean(t, x, y)
+			if err := sizes.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			p := s.port("b")
+			if family == "IPv6" && p.Limits.IPv6Form == "none" {
+				if p.TX.MaxFrame >= 65536 || p.TX.Resegmented == 0 {
+					t.Errorf("%+v, limits %+v", p.TX, p.Limits)
+				}
+				return
+			}
+			if p.TX.MaxFrame <= 65536 || sizes.MaxIn() <= 65536 || p.TX.Resegmented+p.TX.Segmented != 0 {
+				t.Errorf("greatest frame %d, seen in the namespace %d: want BIG TCP; %+v", p.TX.MaxFrame, sizes.MaxIn(), p.TX)
+			}
+		})
+	}
+}
+
 // TestFloodedFrameIsCutForOneEgressAlone: each egress of a flooded frame decides by
 // itself.
 func TestFloodedFrameIsCutForOneEgressAlone(t *testing.T) {

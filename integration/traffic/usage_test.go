@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/integration/netns"
+	"sluice/vnet"
+	"sluice/vnet/vnettest"
 )
 
 // TestIdleCostsNothing: a switch without traffic wakes up to look at its devices
@@ -87,5 +91,32 @@ func TestMemoryUnderLoad(t *testing.T) {
 	t.Logf("at most %.1f MiB resident", float64(peak)/(1<<20))
 	if peak > 64<<20 {
 		t.Errorf("%d bytes resident, want at most 64 MiB", peak)
+	}
+}
+
+// TestKernelDropsAreShown: what the kernel could not keep for a switch that did not
+// look is no frame of the switch's, and still in the summary.
+func TestKernelDropsAreShown(t *testing.T) {
+	b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: big})
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	if err := unix.Kill(s.PID(), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// More than any socket buffer holds, in portions that a veth's backlog holds.
+	for range 200 {
+		from.send(vnettest.Super(super(false, 300_000, 1448)))
+	}
+	if err := unix.Kill(s.PID(), unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	to.until("a later frame to pass", func() bool {
+		from.send(vnet.Frame{Head: marker()})
+		last := len(to.seen) - 1
+		return last >= 0 && to.seen[last].Len() == len(marker())
+	})
+	p := s.port("a")
+	if p.KernelDrops == 0 || p.RX.Frames+p.KernelDrops < 200 {
+		t.Errorf("%d frames, %d lost by the kernel, of 200", p.RX.Frames, p.KernelDrops)
 	}
 }
