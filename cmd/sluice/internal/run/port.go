@@ -268,7 +268,7 @@ func (p *port) raise(f *link.Facts) (*link.Facts, error) {
 	got := c.After
 	if got.GSOMaxSize < want.GSOMaxSize || got.GSOIPv4MaxSize < want.GSOIPv4MaxSize || got.GSOMaxSegs < want.GSOMaxSegs ||
 		got.GROMaxSize < want.GROMaxSize || got.GROIPv4MaxSize < want.GROIPv4MaxSize {
-		p.log.Warn("the kernel grants less than was asked for: using what it grants",
+		p.warnOnce("the kernel grants less than was asked for: using what it grants",
 			"gso_max_size", p.granted(got).GSOMaxSize, "gso_ipv4_max_size", p.granted(got).GSOIPv4MaxSize,
 			"gso_max_segs", got.GSOMaxSegs, "tso_max_size", f.TSOMaxSize, "tso_max_segs", f.TSOMaxSegs)
 	}
@@ -406,7 +406,12 @@ func (p *port) follow() {
 	}
 	p.index = f.Index
 	limits, err := p.limits(f)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist): // a macvtap goes with its lower netdev
+		p.release()
+		p.say("the device is gone")
+		return
+	case err != nil:
 		p.say(err.Error())
 		return
 	}
