@@ -79,11 +79,14 @@ func (s *subject) hasHopByHop() bool {
 // minHeaders is what IPv4 and UDP headers take at least.
 const minHeaders = vnet.IPv4Len + vnet.UDPLen
 
+// maxTCPLen is a TCP header with all options (RFC 9293, 3.1: data offset 15).
+const maxTCPLen = 60
+
 // decide says what becomes of s, which came from a port whose MTU is fromMTU, at an
 // egress with limits lim and policy o. It changes nothing but what s remembers of
 // its parse. Protocol headers are read only where the frame has to be cut, where
-// its segments may be above the MTU, and where the form of an IPv6 frame above
-// 64 KiB matters.
+// its segments may be above the MTU, where it may be no more than one segment, and
+// where the form of an IPv6 frame above 64 KiB matters.
 func decide(s *subject, fromMTU int, lim *vnet.Limits, o Oversize) decision {
 	h := &s.frame.Hdr
 	if h.GSO == vnet.GSONone {
@@ -120,6 +123,14 @@ func decide(s *subject, fromMTU int, lim *vnet.Limits, o Oversize) decision {
 		}
 		over = (s.len-s.packet.Payload+size-1)/size > lim.GSOMaxSegs
 	}
+	if !over && perhapsSingle(s) {
+		if d := s.parse(); d != vnet.Keep {
+			return dropped(d)
+		}
+		if s.len-s.packet.Payload <= size {
+			return decision{outcome: resegment, max: limit}
+		}
+	}
 	if !over {
 		return decideForm(s, lim, limit)
 	}
@@ -130,6 +141,19 @@ func decide(s *subject, fromMTU int, lim *vnet.Limits, o Oversize) decision {
 		return decision{}
 	}
 	return cut(s, decision{outcome: resegment, max: limit})
+}
+
+// perhapsSingle reports whether s may be a single segment with a GSO type. The
+// kernel loses some of those when they are passed on: virtio_net_hdr_to_skb, which
+// should find them to be no super-packets, takes the TCP header to be 20 bytes
+// long, and tcp_gso_segment, which knows better, refuses them (measured on 6.18).
+func perhapsSingle(s *subject) bool {
+	h := &s.frame.Hdr
+	before, most := int(h.CsumStart), maxTCPLen
+	if h.Flags&vnet.NeedsCsum == 0 {
+		before, most = 0, vnet.MaxHeaders
+	}
+	return s.len-before-most <= int(h.GSOSize)
 }
 
 // decideForm decides on a super-packet that is short enough. An IPv6 packet whose

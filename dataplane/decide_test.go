@@ -77,6 +77,7 @@ func TestDecide(t *testing.T) {
 		return func(s *vnettest.Spec) { s.Form = f }
 	}
 	gsoSize := func(n int) func(*vnettest.Spec) { return func(s *vnettest.Spec) { s.GSOSize = n } }
+	options := func(s *vnettest.Spec) { s.TCPOptions = vnettest.Timestamps }
 	mtu := func(n int) vnet.Limits { return limited(func(l *vnet.Limits) { l.MTU = n }) }
 	ipv6Form := func(f vnet.Form) vnet.Limits {
 		return limited(func(l *vnet.Limits) { l.IPv6Form = f })
@@ -177,6 +178,18 @@ func TestDecide(t *testing.T) {
 			limits: bigLimits(), oversize: OversizeSegment,
 			want: dropped(vnet.DropTooManySegments), parsed: true},
 
+		// What may be one segment.
+		{name: "a GSO type on what is one segment", spec: tcp4(mss),
+			limits: bigLimits(), want: resegments(vnet.MaxFrame), parsed: true},
+		{name: "a GSO type on what is one segment, options", spec: with(tcp4(mss), options),
+			limits: bigLimits(), want: resegments(vnet.MaxFrame), parsed: true},
+		{name: "a GSO type on nothing", spec: tcp6(0),
+			limits: bigLimits(), want: resegments(vnet.MaxFrame), parsed: true},
+		{name: "one byte more than one segment", spec: with(tcp4(mss+1), options),
+			limits: bigLimits(), want: passes, parsed: true},
+		{name: "more than one segment whatever the headers are", spec: with(tcp4(mss+60), options),
+			limits: bigLimits(), want: passes},
+
 		// MTUs.
 		{name: "MTU 9000 behind 1500", spec: tcp4(60000), limits: mtu(9000), want: passes},
 		{name: "MTU 1460 behind 1500, full segments", spec: tcp4(60000),
@@ -194,7 +207,7 @@ func TestDecide(t *testing.T) {
 			}),
 			limits: mtu(1460), want: dropped(vnet.DropOverMTU), parsed: true},
 		{name: "MTU 1460 behind 1500, shorter than one segment", spec: tcp4(1000),
-			limits: mtu(1460), want: passes, parsed: true},
+			limits: mtu(1460), want: resegments(vnet.MaxFrame), parsed: true},
 		{name: "MTU 1500 behind 9000", spec: with(tcp4(60000), gsoSize(8960)), from: 9000,
 			limits: bigLimits(), want: dropped(vnet.DropOverMTU), parsed: true},
 		{name: "segments that no header makes fit", spec: with(tcp4(60000), gsoSize(1480)),
