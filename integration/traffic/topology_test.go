@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -292,7 +293,15 @@ func TestT06MixedMTU(t *testing.T) {
 func TestT06StallIsCounted(t *testing.T) {
 	b, x, y := pair(t, netns.Link{MTU: 9000}, netns.Link{MTU: 9000})
 	s := run(t, b.sw, "a=packet:vA", "b=packet:vB,mtu=1500")
-	if err := b.Exchange(deadline(t, time.Second), x.Namespace, y.Namespace, y.v4, 1<<20); err == nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	stalled := make(chan error, 1)
+	go func() { stalled <- b.Exchange(ctx, x.Namespace, y.Namespace, y.v4, 1<<20) }()
+	wait(t, "TCP to send again what got lost", func() bool {
+		c, err := x.Counters()
+		return err == nil && c["TcpRetransSegs"] > 0
+	})
+	cancel()
+	if err := <-stalled; err == nil {
 		t.Error("frames above the port's MTU arrived")
 	}
 	p := s.port("b")
@@ -330,7 +339,7 @@ func TestT08DHCP(t *testing.T) {
 			dir := t.TempDir()
 			_, err := server.Start(t.Context(), nil, "dnsmasq", "--user=root", "--port=0",
 				"--conf-file=/dev/null", "--no-ping", "--keep-in-foreground", "--pid-file",
-				"--interface=eth0", "--dhcp-range=10.0.0.50,10.0.0.60,1h",
+				"--interface=eth0", "--dhcp-range=10.0.0.50,10.0.0.59,1h",
 				"--dhcp-leasefile="+filepath.Join(dir, "leases"))
 			netnstest.Need(t, err)
 			script, lease := filepath.Join(dir, "script"), filepath.Join(dir, "lease")
