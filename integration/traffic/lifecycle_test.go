@@ -11,6 +11,7 @@ import (
 
 	"sluice/integration/netns"
 	"sluice/vnet"
+	"sluice/vnet/vnettest"
 )
 
 // TestDevicesComeAndGo: a device is set down, moved away, and deleted, and each time
@@ -115,11 +116,25 @@ func TestDevicesComeAndGo(t *testing.T) {
 	}
 }
 
-// background moves TCP between two hosts until the result is called, which then
-// waits for the last transfer. None may break.
+// background moves TCP between two hosts, and sends frames to all ports, until the
+// result is called, which then waits for the last transfer. None may break.
 func background(t testing.TB, b *bed, x, y *host) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
+	broadcast := tapInto(t, x.Namespace, "eth0")
+	done := make(chan error, 2)
+	go func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			frames := []vnet.Frame{{Head: marker()}, vnettest.Super(super(false, 50_000, 1448))}
+			if _, _, err := broadcast.tx.WriteBatch(frames); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
 	go func() {
 		for {
 			err := b.Exchange(deadline(t, 60*time.Second), x.Namespace, y.Namespace, y.v4, 4<<20)
@@ -132,9 +147,12 @@ func background(t testing.TB, b *bed, x, y *host) (stop func()) {
 	return func() {
 		t.Helper()
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("other ports' TCP: %v", err)
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Errorf("other ports' TCP: %v", err)
+			}
 		}
+		broadcast.q.Close()
 	}
 }
 
