@@ -331,11 +331,3 @@ func (l *lab) noEvent() {
 	default:
 	}
 }
-
-// age lets the switch's clock run n seconds ahead.
-func (l *lab) age(n int) {
-	l.mu.Lock()
-	l.began = l.began.Add(-time.Duration(n) * time.Second)
-	l.mu.Unlock()
-	l.Tick()
-}

@@ -171,18 +171,18 @@ func TestBadGSOLeavesAsSegmentsAndLatches(t *testing.T) {
 	qa.inject(v6)
 	same(t, qb.taken(), v6)
 
-	l.age(59)
+	l.advance(59)
 	cut(0)
-	l.age(2)
+	l.advance(60)
 	if !b.Limits().TSO4 {
-		t.Error("still latched after 61 s")
+		t.Error("still latched after 60 s")
 	}
 	cut(1) // three in a row again
 	cut(1)
 	cut(1)
 	cut(0)
 	l.noEvent() // told once
-	l.age(61)
+	l.advance(120)
 	qb.refuse(nil) // the kernel was replaced
 	qa.inject(f)
 	same(t, qb.taken(), f)
@@ -212,9 +212,15 @@ func TestSuccessBetweenRefusalsKeepsTheType(t *testing.T) {
 	if !b.Limits().TSO4 {
 		t.Error("latched")
 	}
-	other := frame(tcp6(60000), host1, host2)
 	qb.taken()
-	qa.inject(bad, bad, other, bad) // another type's refusal does not count, nor does it forgive
+	qb.refuse(func(f *vnet.Frame) vnet.Refusal {
+		if f.Hdr.GSO.Type() == vnet.GSOTCPv4 {
+			return vnet.BadGSO
+		}
+		return vnet.Accepted
+	})
+	other := frame(tcp6(60000), host1, host2)
+	qa.inject(bad, bad, other, bad) // another type's success does not forgive
 	if e := l.event(); e.GSO != vnet.GSOTCPv4 {
 		t.Errorf("event %+v", e)
 	}

@@ -361,10 +361,12 @@ func (p *Port) Stats() Stats {
 
 // Tick tells the switch the time. It wants to be called about once a second:
 // forwarding entries age by it, and latches end.
-func (s *Switch) Tick() {
+func (s *Switch) Tick() { s.advance(Tick(time.Since(s.began) / time.Second)) }
+
+// advance sets the clock to now.
+func (s *Switch) advance(now Tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := Tick(time.Since(s.began) / time.Second)
 	s.tick.Store(uint32(now))
 	ended := false
 	for _, p := range s.ports {

@@ -189,10 +189,10 @@ func TestHostIsForgottenAfterSilence(t *testing.T) {
 	_, qc := l.port("c", bigLimits())
 	hello(qb, host2, qa, qc)
 	f := small(host1, host2)
-	l.age(299)
+	l.advance(300)
 	qa.inject(f)
 	same(t, qc.taken())
-	l.age(3)
+	l.advance(301)
 	qa.inject(f)
 	same(t, qc.taken(), f)
 }
@@ -583,6 +583,9 @@ func TestRemovedPortsIDIsUsedAgain(t *testing.T) {
 	qa.inject(f)
 	same(t, qc.taken(), f)
 	sameOnWire(t, qd.taken(), f)
+	if b.Up() || b.Limits() != (vnet.Limits{}) {
+		t.Error("the removed port has the new one's state")
+	}
 	if s := d.Stats(); s.RxFrames != 0 || s.TxOffered != 1 {
 		t.Errorf("the new port has the old one's counters: %+v", s)
 	}
@@ -630,6 +633,94 @@ func TestReadErrors(t *testing.T) {
 	qa = l.attach(a, bigLimits())
 	qa.inject(f)
 	same(t, qb.taken(), f)
+	qa.post(injected{err: gone})
+	if e := l.event(); e.Port != a || e.Kind != EventGone {
+		t.Errorf("event %+v", e) // it is news again
+	}
+}
+
+// A port may have several queues: each has its worker, and they count together.
+func TestSeveralQueues(t *testing.T) {
+	l := newLab(t)
+	a, err := l.AddPort(PortConfig{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.ports = append(l.ports, a)
+	q0, q1 := newFakeQueue(t), newFakeQueue(t)
+	if err := a.Attach([]Queue{q0, q1}, bigLimits(), true); err != nil {
+		t.Fatal(err)
+	}
+	b, qb := l.port("b", bigLimits())
+	big, f := frame(tcp4(60000), host1, host2), small(host1, host2)
+	q0.inject(big)
+	q1.inject(f)
+	same(t, qb.taken(), big, f)
+	if s := a.Stats(); s.RxFrames != 2 || s.RxMaxFrame != big.Len() {
+		t.Errorf("a: %+v", s)
+	}
+	if s := b.Stats(); s.TxFrames != 2 || s.TxMaxFrame != big.Len() {
+		t.Errorf("b: %+v", s)
+	}
+	back := small(host2, host1)
+	qb.inject(back)
+	same(t, append(q0.taken(), q1.taken()...), back) // once, through either
+	a.Detach()
+	q0.closed.Store(true)
+	q1.closed.Store(true)
+	qb.inject(back)
+}
+
+// A batch of an egress is written when it is full and at the end, not frame by
+// frame.
+func TestFramesAreWrittenInBatches(t *testing.T) {
+	_, _, _, qa, qb := twoPorts(t, bigLimits())
+	writes := func(frames []vnet.Frame) int {
+		qb.mu.Lock()
+		before := qb.writes
+		qb.mu.Unlock()
+		qa.inject(frames...)
+		qb.mu.Lock()
+		defer qb.mu.Unlock()
+		return qb.writes - before
+	}
+	if n := writes(repeat(batchFrames, small(host1, host2))); n != 1 {
+		t.Errorf("%d writes of 64 small frames, want 1", n)
+	}
+	// 9 frames of 60054 bytes are the first to reach 512 KiB.
+	if n := writes(repeat(batchFrames, frame(tcp4(60000), host1, host2))); n != 8 {
+		t.Errorf("%d writes of 64 frames of 60054 bytes, want 8", n)
+	}
+}
+
+// Between a port's removal and the end of its forwarding entries, what is for them
+// is flooded.
+func TestAddressBehindNoPortIsFlooded(t *testing.T) {
+	l := newLab(t)
+	a, qa := l.port("a", bigLimits())
+	_, qb := l.port("b", bigLimits())
+	p, q := l.port("c", bigLimits())
+	p.Remove()
+	q.closed.Store(true)
+	l.fdb.Learn(0, host2, p.id, 0)
+	l.fdb.Learn(0, host3, p.id+100, 0)
+	f, g := small(host1, host2), small(host1, host3)
+	qa.inject(f, g)
+	same(t, qb.taken(), f, g)
+	wantIngress(t, a)
+}
+
+func TestWorkerSlotsAreUsedAgain(t *testing.T) {
+	l := newLab(t)
+	l.port("a", bigLimits())
+	p, q := l.port("b", bigLimits())
+	for range 5 {
+		l.detach(p, q)
+		q = l.attach(p, bigLimits())
+	}
+	if n := len(l.slots); n != 2 {
+		t.Errorf("%d slots for 2 workers", n)
+	}
 }
 
 // traffic lets q carry batches of frames until stop is closed, or until gone is,
