@@ -6,6 +6,10 @@ import (
 	"sluice/vnet"
 )
 
+// MaxPieces bounds the pieces of a received frame's Body: what an egress's batch has
+// room for, for one frame.
+const MaxPieces = batchPieces - 1
+
 // Queue is a port's receive queue: a descriptor that one worker reads. Calls are
 // per batch; nothing behind it is called per frame.
 type Queue interface {
@@ -14,7 +18,8 @@ type Queue interface {
 	// queue itself could not take whole are counted in b.Discarded. vnet.ErrDown
 	// says that the device is down and may come back: ReadBatch may be called
 	// again. Any other error, vnet.ErrGone among them, ends the queue's use.
-	// b.Frames borrow the queue's memory until the next ReadBatch.
+	// b.Frames borrow the queue's memory until the next ReadBatch. A frame's Body has
+	// at most MaxPieces pieces.
 	ReadBatch(b *vnet.Batch, wait time.Duration) error
 
 	// Wake ends the current ReadBatch, or the next one if none is running. It may
