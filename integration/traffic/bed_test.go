@@ -74,12 +74,20 @@ func deadline(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// swap moves size bytes each way at once, to one of y's addresses, and compares
+// checksums.
+func (b *bed) swap(x, y *host, address string, size int64) error {
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*patience)
+	defer cancel()
+	return b.Exchange(ctx, x.Namespace, y.Namespace, address, size)
+}
+
 // exchange moves size bytes each way at once, over IPv4 and then over IPv6, and
 // compares checksums.
 func (b *bed) exchange(x, y *host, size int64) {
 	b.t.Helper()
 	for _, address := range []string{y.v4, y.v6} {
-		if err := b.Exchange(deadline(b.t, 60*time.Second), x.Namespace, y.Namespace, address, size); err != nil {
+		if err := b.swap(x, y, address, size); err != nil {
 			b.t.Error(err)
 		}
 	}
@@ -123,7 +131,10 @@ func link(t testing.TB, ns *netns.Namespace, device string) *netlink.LinkAttrs {
 
 // received is how many frames a host's eth0 has received: what the kernel cuts on
 // the way counts as what it is cut into.
-func received(t testing.TB, h *host) uint64 { return link(t, h.Namespace, "eth0").Statistics.RxPackets }
+func received(t testing.TB, h *host) uint64 {
+	t.Helper()
+	return link(t, h.Namespace, "eth0").Statistics.RxPackets
+}
 
 // dropped is the sum of all drops of a port but those for the given reasons.
 func dropped(p summary.Port, except ...string) map[string]uint64 {

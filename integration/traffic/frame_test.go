@@ -105,7 +105,8 @@ func fromTester(f *vnet.Frame) bool {
 func super(v6 bool, n, gsoSize int, tags ...uint16) vnettest.Spec {
 	return vnettest.Spec{
 		V6: v6, Payload: vnettest.Pattern(n), GSOSize: gsoSize, Tags: tags, Form: vnet.FormHBH,
-		ID: 7, Seq: 1, TCPFlags: vnettest.ACK | vnettest.PSH, Window: 500, TCPOptions: vnettest.Timestamps,
+		ID: 7, Seq: 1, TCPFlags: vnettest.ACK | vnettest.PSH, Window: 500,
+		TCPOptions: vnettest.Timestamps,
 	}
 }
 
@@ -115,8 +116,17 @@ func cross(from, to *tapped, s vnettest.Spec) []vnet.Frame {
 	to.t.Helper()
 	to.forget()
 	from.send(vnettest.Super(s))
-	to.until("the payload to arrive", func() bool { return payload(to.t, to.seen, s) >= len(s.Payload) })
-	return to.seen
+	return to.whole(s)
+}
+
+// whole looks until all of the payload of the frame of s is there, and returns what
+// it came in.
+func (d *tapped) whole(s vnettest.Spec) []vnet.Frame {
+	d.t.Helper()
+	d.until("the payload to arrive", func() bool {
+		return payload(d.t, d.seen, s) >= len(s.Payload)
+	})
+	return d.seen
 }
 
 // tryCross is cross where the outcome is not known to be good: false if a small

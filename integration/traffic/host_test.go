@@ -14,6 +14,7 @@ const hostAddress = "10.0.0.77"
 // does not answer for its addresses on a port's netdev, though the port gets the
 // frames; with host=keep it does, and where the netdev has an address or a master.
 func TestHostStackKeepsOut(t *testing.T) {
+	address := func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }
 	for _, c := range []struct {
 		name, keys string
 		prepare    func(b *bed)
@@ -23,9 +24,9 @@ func TestHostStackKeepsOut(t *testing.T) {
 		{"the default", "", func(*bed) {}, false, 0},
 		{"drop", ",host=drop", func(*bed) {}, false, 0},
 		{"keep", ",host=keep", func(*bed) {}, true, 0},
-		{"an address", "", func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }, true, 1},
-		{"an address, and drop", ",host=drop", func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }, false, 0},
-		{"an address, and keep", ",host=keep", func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }, true, 0},
+		{"an address", "", address, true, 1},
+		{"an address, and drop", ",host=drop", address, false, 0},
+		{"an address, and keep", ",host=keep", address, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, x, y := pair(t, netns.Link{}, netns.Link{})

@@ -14,11 +14,16 @@ import (
 	"sluice/vnet/vnettest"
 )
 
+// addMacvtap makes the macvtap mX over vX, as Sluice would.
+const addMacvtap = "ip link add link vX name mX type macvtap mode passthru; " +
+	"ip link set mX promisc on; "
+
 // TestDevicesComeAndGo: a device is set down, moved away, and deleted, and each time
 // comes back, while TCP runs between two other ports. Its port follows, with one line
 // in the log each time; the others notice nothing; nothing is left behind.
 func TestDevicesComeAndGo(t *testing.T) {
-	const veth = "ip link add vX type veth peer name eth0 netns $FAR; ip -n $FAR link set eth0 up; "
+	const veth = "ip link add vX type veth peer name eth0 netns $FAR; " +
+		"ip -n $FAR link set eth0 up; "
 	for _, c := range []struct {
 		kind  string
 		port  string
@@ -27,21 +32,23 @@ func TestDevicesComeAndGo(t *testing.T) {
 		again string // makes dev again, when it was deleted
 		far   bool   // its frames come out at eth0 of the far namespace; else at dev itself
 	}{
-		{kind: "veth", port: "packet:vX,queues=2", make: veth + "ip link set vX up", dev: "vX", again: veth, far: true},
+		{kind: "veth", port: "packet:vX,queues=2", dev: "vX", far: true,
+			make: veth + "ip link set vX up", again: veth},
 		{kind: "tap of Sluice's", port: "tap:tX,queues=2", dev: "tX",
 			again: "ip tuntap add dev tX mode tap vnet_hdr multi_queue"},
 		{kind: "tap that was there", port: "tap:tX", dev: "tX",
 			make:  "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up",
 			again: "ip tuntap add dev tX mode tap vnet_hdr"},
-		{kind: "macvtap of Sluice's", port: "macvtap:mX,lower=vX", make: veth + "ip link set vX up", dev: "mX", far: true,
-			again: "ip link add link vX name mX type macvtap mode passthru; ip link set mX promisc on"},
+		{kind: "macvtap of Sluice's", port: "macvtap:mX,lower=vX", dev: "mX", far: true,
+			make: veth + "ip link set vX up", again: addMacvtap},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: 65536})
 			far, away := b.Namespace("far"), b.Namespace("away")
 			far.Silent()
 			b.built()
-			script := strings.NewReplacer("$FAR", far.Name, "$AWAY", away.Name, "$HERE", b.sw.Name, "$DEV", c.dev)
+			script := strings.NewReplacer("$FAR", far.Name, "$AWAY", away.Name,
+				"$HERE", b.sw.Name, "$DEV", c.dev)
 			sh := func(command string) {
 				t.Helper()
 				shell(t, b.sw, script.Replace(command))
@@ -62,7 +69,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 				})
 				to.q.Close()
 			}
-			s.until("the port to be up", func() bool { return s.lines("port=x") == 1 })
+			s.says(1, "port=x", "port is up")
 			reaches("at first")
 
 			var descriptors []int
@@ -83,7 +90,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 					was := s.lines("port=x")
 					stop := background(t, b, x, y)
 					sh(step.do)
-					s.until(step.do+": a line in the log", func() bool { return s.lines("port=x") > was })
+					s.says(was+1, "port=x")
 					stop()
 					if round == 0 {
 						notBusy(t, s, step.do)
@@ -91,7 +98,8 @@ func TestDevicesComeAndGo(t *testing.T) {
 					lines := strings.SplitAfter(s.logged("port=x"), "\n")
 					lines = lines[was : len(lines)-1]
 					if len(lines) != 1 || strings.Contains(lines[0], "port is up") != step.up {
-						t.Errorf("%s: want one line, that the port is up: %v; got\n%s", step.do, step.up, strings.Join(lines, ""))
+						t.Errorf("%s: want one line, that the port is up: %v; got\n%s",
+							step.do, step.up, strings.Join(lines, ""))
 					}
 					if step.up {
 						reaches(step.do)
@@ -104,7 +112,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 			}
 			for _, name := range []string{"a", "b"} {
 				if n := s.lines("port=" + name); n != 1 {
-					t.Errorf("port %s: %d lines in the log, want that it is up:\n%s", name, n, s.logged("port="+name))
+					t.Errorf("%d lines, want that it is up:\n%s", n, s.logged("port="+name))
 				}
 			}
 			clean(t, x, y)
@@ -137,7 +145,7 @@ func background(t testing.TB, b *bed, x, y *host) (stop func()) {
 	}()
 	go func() {
 		for {
-			err := b.Exchange(deadline(t, 60*time.Second), x.Namespace, y.Namespace, y.v4, 4<<20)
+			err := b.swap(x, y, y.v4, 4<<20)
 			if err != nil || ctx.Err() != nil {
 				done <- err
 				return
@@ -178,10 +186,10 @@ func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {
 	s := run(t, b.sw, "t=tap:t0", "m=macvtap:m0,lower=vA")
 	for _, dev := range []string{"t0", "m0"} {
 		must(t, b.sw, "ip", "link", "set", dev, "netns", away.Name)
-		s.until("the move to be noticed", func() bool { return s.lines("device="+dev, "port is down") == 1 })
+		s.says(1, "device="+dev, "port is down")
 		must(t, away, "ip", "link", "set", dev, "netns", b.sw.Name)
 		must(t, b.sw, "ip", "link", "set", dev, "up")
-		s.until("the port to be up", func() bool { return s.lines("device="+dev, "port is up") == 2 })
+		s.says(2, "device="+dev, "port is up")
 	}
 	s.stop()
 	for _, dev := range []string{"t0", "m0"} {
@@ -200,8 +208,8 @@ func TestDeviceReplacedAtOnce(t *testing.T) {
 	far.Silent()
 	b.built()
 	const tap = "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up; "
-	veth := strings.ReplaceAll("ip link add vX type veth peer name eth0 netns $FAR; ip -n $FAR link set eth0 up; ip link set vX up; ",
-		"$FAR", far.Name)
+	veth := strings.ReplaceAll("ip link add vX type veth peer name eth0 netns $FAR; "+
+		"ip -n $FAR link set eth0 up; ip link set vX up; ", "$FAR", far.Name)
 	shell(t, b.sw, tap+veth)
 	s := run(t, b.sw, "a=packet:vA", "t=tap:tX", "v=packet:vX")
 	from := tapInto(t, x.Namespace, "eth0")
@@ -226,7 +234,7 @@ func TestWrongDeviceIsToldOnce(t *testing.T) {
 	b.built()
 	s := run(t, b.sw, "x=tap:tX")
 	shell(t, b.sw, "ip link del tX; ip tuntap add dev tX mode tun; ip link set tX up")
-	s.until("the error to be told", func() bool { return s.lines("port=x", "a TUN, not a TAP") > 0 })
+	s.says(1, "port=x", "a TUN, not a TAP")
 	descriptors, lines := s.descriptors(), s.lines("port=x")
 	notBusy(t, s, "with a wrong device")
 	time.Sleep(1500 * time.Millisecond) // a look more
@@ -237,7 +245,7 @@ func TestWrongDeviceIsToldOnce(t *testing.T) {
 		t.Errorf("%d descriptors, were %d", n, descriptors)
 	}
 	shell(t, b.sw, "ip link del tX; ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up")
-	s.until("the port to be up", func() bool { return s.lines("port=x", "port is up") == 2 })
+	s.says(2, "port=x", "port is up")
 }
 
 // TestMacvtapGoesWithItsLower netdev, and comes back with it.
@@ -251,15 +259,15 @@ func TestMacvtapGoesWithItsLower(t *testing.T) {
 		was := s.lines("port=x")
 		stop := background(t, b, x, y)
 		shell(t, b.sw, "ip link del vX")
-		s.until("the port to be down", func() bool { return s.lines("port=x") > was })
+		s.says(was+1, "port=x")
 		stop()
 		if round == 0 {
 			notBusy(t, s, "without the lower netdev")
 		}
-		shell(t, b.sw, veth+"ip link add link vX name mX type macvtap mode passthru; ip link set mX promisc on")
-		s.until("the new one to be seen", func() bool { return s.lines("port=x") > was+1 })
+		shell(t, b.sw, veth+addMacvtap)
+		s.says(was+2, "port=x")
 		shell(t, b.sw, "ip link set mX up")
-		s.until("the port to be up", func() bool { return s.lines("port=x", "port is up") == round+2 })
+		s.says(round+2, "port=x", "port is up")
 		if n := s.lines("port=x"); n != was+3 {
 			t.Errorf("%d lines, want that it is gone, down and up:\n%s", n-was, s.logged("port=x"))
 		}
@@ -270,9 +278,10 @@ func TestMacvtapGoesWithItsLower(t *testing.T) {
 // really ends it, although the switch has it open, and the port is down. Made again,
 // with a tap in it, the port is up.
 func TestDeletedNamespaceGoes(t *testing.T) {
+	const tap = "ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up"
 	for _, c := range []struct{ name, make, keys string }{
 		{"a tap of Sluice's", "true", ""},
-		{"a tap that was there, with sizes raised", "ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up", ",gso_max_size=200000"},
+		{"a tap that was there, with sizes raised", tap, ",gso_max_size=200000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// As the tap's will be: netdevs of other namespaces have the same indexes.
@@ -291,27 +300,27 @@ func TestDeletedNamespaceGoes(t *testing.T) {
 				t.Helper()
 				ipNetns(t, "add", name)
 				cables++
-				shell(t, b.sw, fmt.Sprintf("ip link add w%d type veth peer name far netns %s", cables, name))
+				add := "ip link add w%d type veth peer name w netns %s"
+				shell(t, b.sw, fmt.Sprintf(add, cables, name))
 				shell(t, b.sw, "ip netns exec "+name+" sh -ec '"+taps+"'")
 			}
 			ended := func() bool {
 				_, err := b.sw.Link(fmt.Sprintf("w%d", cables))
 				return err != nil
 			}
-			const tap = "ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up"
 			build(c.make)
 			s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "x=tap:t0,netns="+name+c.keys)
 			descriptors := s.descriptors()
 			for round := range 2 {
 				stop := background(t, b, x, y)
 				ipNetns(t, "del", name)
-				s.until("the port to be down", func() bool { return s.lines("port=x", "namespace is gone") == round+1 })
+				s.says(round+1, "port=x", "namespace is gone")
 				wait(t, "the namespace to end", ended)
 				stop()
 				notBusy(t, s, "after the namespace went")
 
 				build(tap)
-				s.until("the port to be up", func() bool { return s.lines("port=x", "port is up") == round+2 })
+				s.says(round+2, "port=x", "port is up")
 				if n := s.descriptors(); n > descriptors {
 					t.Errorf("round %d: %d descriptors, were %d", round, n, descriptors)
 				}
@@ -327,7 +336,8 @@ func TestDeletedNamespaceGoes(t *testing.T) {
 			s.stop()
 			for _, device := range []string{"vA", "vB"} {
 				if n := link(t, b.sw, device).GROMaxSize; n != 200_000 {
-					t.Errorf("what was changed on the tap that is gone was put back on %s: gro_max_size %d", device, n)
+					t.Errorf("what was changed on the old tap was put back on %s: gro_max_size %d",
+						device, n)
 				}
 			}
 		})

@@ -19,7 +19,9 @@ func TestMain(m *testing.M) {
 	code := netnstest.Main(m)
 	var left []string
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		left = slices.DeleteFunc(belongings(), func(s string) bool { return slices.Contains(before, s) })
+		left = slices.DeleteFunc(belongings(), func(s string) bool {
+			return slices.Contains(before, s)
+		})
 		if len(left) == 0 || time.Now().After(end) {
 			break
 		}

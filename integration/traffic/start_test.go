@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ func TestReadyIsPrintedOnce(t *testing.T) {
 		s := run(t, b.sw, "a=packet:vA", "b=tap:tB", "c=tap:tC")
 		b.sw.SetLink("tC", netns.Link{})
 		must(t, b.sw, "ip", "link", "set", "tC", "down")
-		s.until("tC to be down", func() bool { return s.lines("port=c", "is down") == 1 })
+		s.says(1, "port=c", "is down")
 		if err := unix.Kill(s.PID(), sig); err != nil {
 			t.Fatal(err)
 		}
@@ -43,9 +44,10 @@ func TestReadyIsPrintedOnce(t *testing.T) {
 		sum := s.stop()
 		var got []string
 		for _, p := range sum.Ports {
-			got = append(got, fmt.Sprint(p.Name, p.Kind, p.Device, p.Up))
+			got = append(got, fmt.Sprintf("%s %s %s %v", p.Name, p.Kind, p.Device, p.Up))
 		}
-		if want := []string{"apacketvAtrue", "btaptBtrue", "ctaptCfalse"}; !slices.Equal(got, want) {
+		want := []string{"a packet vA true", "b tap tB true", "c tap tC false"}
+		if !slices.Equal(got, want) {
 			t.Errorf("%v: ports %v, want %v", sig, got, want)
 		}
 		if _, err := b.sw.Link("tB"); err == nil {
@@ -59,14 +61,16 @@ func TestSummaryOnStandardOutput(t *testing.T) {
 	b := newBed(t)
 	b.built()
 	out := &output{}
-	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t), "run", "--summary", "-", "-p", "a=tap:tA")
+	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t),
+		"run", "--summary", "-", "-p", "a=tap:tA")
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return out.String() == "ready\n" })
 	if err := p.Interrupt(patience); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.HasPrefix(text, "ready\n{\n") || !strings.HasSuffix(text, "}\n") {
-		t.Errorf("it printed %q", text)
+	text, ready := strings.CutPrefix(out.String(), "ready\n")
+	if !ready || !json.Valid([]byte(text)) {
+		t.Errorf("it printed %q", out.String())
 	}
 }
 
@@ -96,7 +100,7 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			cmd := exec.CommandContext(deadline(t, patience), netnstest.Binary(t), strings.Fields(c.args)...)
+			cmd := exec.Command(netnstest.Binary(t), strings.Fields(c.args)...)
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			_ = cmd.Run()
 			if code := cmd.ProcessState.ExitCode(); code != 2 {
@@ -113,18 +117,19 @@ func TestUsage(t *testing.T) {
 }
 
 // netdevs is what a namespace has: names, and what Sluice may change about them.
-func netdevs(t testing.TB, ns *netns.Namespace) (all []string) {
+func netdevs(t testing.TB, ns *netns.Namespace) string {
 	t.Helper()
 	out, err := ns.Run(deadline(t, patience), "ip", "-d", "-o", "link")
 	if err != nil {
 		t.Fatal(err)
 	}
 	settings := regexp.MustCompile(`mtu \d+|promiscuity \d+|g[sr]o_[a-z0-9_]+ \d+|[<,]UP[,>]`)
+	var all strings.Builder
 	for line := range strings.Lines(string(out)) {
 		name := strings.SplitN(line, ": ", 3)[1]
-		all = append(all, name+" "+strings.Join(settings.FindAllString(line, -1), " "))
+		fmt.Fprintln(&all, name, settings.FindAllString(line, -1))
 	}
-	return all
+	return all.String()
 }
 
 // TestHalfWayFailureLeavesNothing: the first ports are fine, the last is not.
@@ -147,8 +152,9 @@ func TestHalfWayFailureLeavesNothing(t *testing.T) {
 		{"z=tap:vD", "vD"},
 		{"z=macvtap:vD", "vD"},
 	} {
-		s := launch(t, b.sw, "a=packet:vA,gso_max_size=200000,gso_ipv4_max_size=200000", "b=macvtap:m0,lower=vB",
-			"c=tap:t0,netns="+y.Name, "d=tap:t0", "e=tap:t1,gso_max_size=200000,netns="+y.Name, c.last)
+		s := launch(t, b.sw, "a=packet:vA,gso_max_size=200000,gso_ipv4_max_size=200000",
+			"b=macvtap:m0,lower=vB", "c=tap:t0,netns="+y.Name, "d=tap:t0",
+			"e=tap:t1,gso_max_size=200000,netns="+y.Name, c.last)
 		if code := s.exit(); code != 1 {
 			t.Errorf("%s: exit code %d, want 1", c.last, code)
 		}
@@ -159,11 +165,11 @@ func TestHalfWayFailureLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %d lines name %s:\n%s", c.last, n, c.says, s.logged(""))
 		}
 		t.Logf("%s: %s", c.last, s.logged("sluice:"))
-		if after := netdevs(t, b.sw); !slices.Equal(after, before) {
-			t.Errorf("%s: left\n%s\nof\n%s", c.last, strings.Join(after, "\n"), strings.Join(before, "\n"))
+		if after := netdevs(t, b.sw); after != before {
+			t.Errorf("%s: left\n%sof\n%s", c.last, after, before)
 		}
-		if after := netdevs(t, y.Namespace); !slices.Equal(after, beforeC) {
-			t.Errorf("%s: left\n%s\nof\n%s", c.last, strings.Join(after, "\n"), strings.Join(beforeC, "\n"))
+		if after := netdevs(t, y.Namespace); after != beforeC {
+			t.Errorf("%s: left\n%sof\n%s", c.last, after, beforeC)
 		}
 	}
 }
@@ -191,31 +197,40 @@ func shell(t testing.TB, ns *netns.Namespace, command string) string {
 // TestErrorsAtAttachTellTheRemedy: for each way in which a device is not as it
 // should be, the error says what differs, and what it says to type mends it.
 func TestErrorsAtAttachTellTheRemedy(t *testing.T) {
+	const (
+		veth = "ip link add t0 type veth peer name t1"
+		tap  = "ip tuntap add dev t0 mode tap vnet_hdr"
+	)
+	// A hint is a command, or a change of the port, or offers both.
+	command := func(hint string) string { return hint[strings.Index(hint, "ip "):] }
+	key := func(hint string) string { k, _, _ := strings.Cut(hint, ", or "); return k }
+	device := func(hint string) string { d, _, _ := strings.Cut(hint, " as "); return d }
 	for _, c := range []struct {
 		name    string
 		prepare string // in the switch's namespace
 		port    string // which cannot be had
 		says    string
 		// remedy turns the hint into a command and the port to use then.
-		remedy func(hint string) (command, port string)
+		remedy func(hint string) (run, port string)
 	}{
 		{"a TUN", "ip tuntap add dev t0 mode tun", "a=tap:t0", "a TUN, not a TAP",
-			func(h string) (string, string) { return h, "a=tap:t0" }},
-		{"multi_queue, one queue wanted", "ip tuntap add dev t0 mode tap multi_queue vnet_hdr", "a=tap:t0", "multi_queue",
-			func(h string) (string, string) { _, c, _ := strings.Cut(h, ", or "); return c, "a=tap:t0" }},
-		{"the same, by the other remedy", "ip tuntap add dev t0 mode tap multi_queue vnet_hdr", "a=tap:t0", "multi_queue",
-			func(h string) (string, string) { k, _, _ := strings.Cut(h, ", or "); return "true", "a=tap:t0," + k }},
-		{"no multi_queue, two wanted", "ip tuntap add dev t0 mode tap vnet_hdr", "a=tap:t0,queues=2", "multi_queue",
-			func(h string) (string, string) { _, c, _ := strings.Cut(h, ", or "); return c, "a=tap:t0,queues=2" }},
-		{"the same, by the other remedy", "ip tuntap add dev t0 mode tap vnet_hdr", "a=tap:t0,queues=2", "multi_queue",
-			func(h string) (string, string) { k, _, _ := strings.Cut(h, ", or "); return "true", "a=tap:t0," + k }},
-		{"a veth, as a tap", "ip link add t0 type veth peer name t1", "a=tap:t0", "veth",
-			func(h string) (string, string) { p, _, _ := strings.Cut(h, " as "); return "true", "a=" + p }},
-		{"a veth, as a macvtap", "ip link add t0 type veth peer name t1", "a=macvtap:t0", "veth",
-			func(h string) (string, string) { p, _, _ := strings.Cut(h, " as "); return "true", "a=" + p }},
-		{"a taken name for a macvtap", "ip link add t0 type veth peer name t1; ip link add link t1 name m0 type macvtap mode passthru; ip link add t2 type veth peer name t3",
-			"a=macvtap:m0,lower=t2", "not over t2",
-			func(h string) (string, string) { return "ip link del m0", "a=macvtap:m0,lower=t2" }},
+			func(h string) (string, string) { return command(h), "a=tap:t0" }},
+		{"multi_queue, one queue wanted", tap + " multi_queue", "a=tap:t0", "multi_queue",
+			func(h string) (string, string) { return command(h), "a=tap:t0" }},
+		{"the same, by the key", tap + " multi_queue", "a=tap:t0", "multi_queue",
+			func(h string) (string, string) { return "true", "a=tap:t0," + key(h) }},
+		{"no multi_queue, two wanted", tap, "a=tap:t0,queues=2", "multi_queue",
+			func(h string) (string, string) { return command(h), "a=tap:t0,queues=2" }},
+		{"the same, by the key", tap, "a=tap:t0,queues=2", "multi_queue",
+			func(h string) (string, string) { return "true", "a=tap:t0," + key(h) }},
+		{"a veth, as a tap", veth, "a=tap:t0", "veth",
+			func(h string) (string, string) { return "true", "a=" + device(h) }},
+		{"a veth, as a macvtap", veth, "a=macvtap:t0", "veth",
+			func(h string) (string, string) { return "true", "a=" + device(h) }},
+		{"a macvtap over another netdev",
+			veth + "; ip link add link t1 name m0 type macvtap mode passthru",
+			"a=macvtap:m0,lower=t0", "not over t0",
+			func(string) (string, string) { return "ip link del m0", "a=macvtap:m0,lower=t0" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)
@@ -234,8 +249,8 @@ func TestErrorsAtAttachTellTheRemedy(t *testing.T) {
 			if strings.Contains(text, "; try: ") {
 				try = hint(t, s)
 			}
-			command, port := c.remedy(try)
-			shell(t, b.sw, command)
+			typed, port := c.remedy(try)
+			shell(t, b.sw, typed)
 			run(t, b.sw, port)
 		})
 	}
@@ -261,8 +276,10 @@ func TestErrorInANamespaceSaysWhereToType(t *testing.T) {
 func TestBusyDeviceNamesItsHolder(t *testing.T) {
 	for _, c := range []struct{ name, prepare, port string }{
 		{"tap", "ip tuntap add dev busy0 mode tap vnet_hdr", "a=tap:busy0"},
-		{"tap with queues", "ip tuntap add dev busy0 mode tap multi_queue vnet_hdr", "a=tap:busy0,queues=2"},
-		{"macvtap", "ip link add v0 type veth peer name v1; ip link add link v0 name busy0 type macvtap mode passthru", "a=macvtap:busy0"},
+		{"tap with queues", "ip tuntap add dev busy0 mode tap multi_queue vnet_hdr",
+			"a=tap:busy0,queues=2"},
+		{"macvtap", "ip link add v0 type veth peer name v1; " +
+			"ip link add link v0 name busy0 type macvtap mode passthru", "a=macvtap:busy0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)
@@ -280,7 +297,8 @@ func TestBusyDeviceNamesItsHolder(t *testing.T) {
 			}
 			command, _, _ := strings.Cut(hint(t, s), "  (")
 			// Processes that end meanwhile are no concern.
-			if out := shell(t, b.sw, command+" || true"); !strings.Contains(out, strconv.Itoa(holder.PID())) {
+			out := shell(t, b.sw, command+" || true")
+			if !strings.Contains(out, strconv.Itoa(holder.PID())) {
 				t.Errorf("%s prints %q: nothing about process %d", command, out, holder.PID())
 			}
 			holder.stop()

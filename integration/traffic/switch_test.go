@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -166,6 +167,14 @@ func (s *sluice) logged(parts ...string) string {
 
 // lines is the number of lines of the log with all of parts in them.
 func (s *sluice) lines(parts ...string) int { return strings.Count(s.logged(parts...), "\n") }
+
+// says waits until the log has n lines, or more, with all of parts in them.
+func (s *sluice) says(n int, parts ...string) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("%d lines in the log with %q", n, parts), func() bool {
+		return s.lines(parts...) >= n
+	})
+}
 
 // exit waits for the process to end by itself, and returns its exit code.
 func (s *sluice) exit() int {

@@ -47,14 +47,14 @@ func TestTagsSurvive(t *testing.T) {
 			want := vnettest.Super(spec)
 			l2 := want.Head[:vnet.EthLen+len(c.tags)*vnet.VLANLen]
 			atPacket := cross(from, packet, spec)
-			tap.until("the payload to arrive at the tap", func() bool { return payload(t, tap.seen, spec) == c.n })
-			for where, got := range map[string][]vnet.Frame{"packet": atPacket, "tap": tap.seen} {
+			atTap := tap.whole(spec)
+			for where, got := range map[string][]vnet.Frame{"packet": atPacket, "tap": atTap} {
 				if len(got) != c.frames {
 					t.Errorf("%s: arrived %v, want %d frames", where, lengths(got), c.frames)
 				}
 				for i := range got {
-					if !bytes.Equal(got[i].Head[:len(l2)], l2) {
-						t.Errorf("%s: frame %d begins %x, want %x", where, i, got[i].Head[:len(l2)+4], l2)
+					if begin := got[i].Head[:len(l2)]; !bytes.Equal(begin, l2) {
+						t.Errorf("%s: frame %d begins %x, want %x", where, i, begin, l2)
 					}
 				}
 				if c.frames == 1 && !bytes.Equal(got[0].Head, want.Head) {
