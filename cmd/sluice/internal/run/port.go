@@ -374,7 +374,8 @@ func (p *port) follow() {
 	}
 	f, err := p.ns.ns.Get(p.spec.Device)
 	switch {
-	case errors.Is(err, os.ErrNotExist) && p.spec.Kind == portspec.Tap && p.queues != nil && !p.queues[0].Gone():
+	case errors.Is(err, os.ErrNotExist) && p.spec.Kind == portspec.Tap &&
+		p.queues != nil && !p.queues[0].Gone():
 		// Moved to another namespace. Closing its queues could delete it.
 		p.sw.SetUp(false)
 		p.say("the device is in another namespace")
