@@ -33,6 +33,7 @@ type port struct {
 	made    int             // index of the netdev that is ours to remove, or 0
 	changes []change        // to netdevs that are not ours
 	gone    bool            // a worker found the queues to be of no use
+	parked  bool            // the queues are open, and not under the port
 	refused time.Time       // when the first of the last attempts to attach failed
 	said    string          // the state that was logged last
 	told    map[string]bool
@@ -185,6 +186,9 @@ func (p *port) adopt(queues []*tunio.Queue) (err error) {
 
 // attach opens an existing device and puts it under the port.
 func (p *port) attach(f *link.Facts) (err error) {
+	if p.parked {
+		return p.use(p.queues, f)
+	}
 	var queues []*tunio.Queue
 	switch p.spec.Kind {
 	case portspec.Tap:
@@ -233,7 +237,8 @@ func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
 	if err := p.sw.Attach(qs, limits, f.Up); err != nil {
 		return err
 	}
-	p.queues, p.index, p.in, p.base, p.gone = queues, f.Index, p.ns.ns, f.Drops, false
+	p.queues, p.index, p.in, p.base = queues, f.Index, p.ns.ns, f.Drops
+	p.gone, p.parked = false, false
 	return nil
 }
 
@@ -376,8 +381,10 @@ func (p *port) follow() {
 	switch {
 	case errors.Is(err, os.ErrNotExist) && p.spec.Kind == portspec.Tap &&
 		p.queues != nil && !p.queues[0].Gone():
-		// Moved to another namespace. Closing its queues could delete it.
-		p.sw.SetUp(false)
+		// Moved to another namespace, where it works on. Closing its queues could delete
+		// it, and what is sent there is not for this switch.
+		p.sw.Detach()
+		p.parked = true
 		p.say("the device is in another namespace")
 		return
 	case errors.Is(err, os.ErrNotExist):
@@ -388,10 +395,11 @@ func (p *port) follow() {
 		p.say(err.Error())
 		return
 	}
-	if p.queues != nil && (p.gone || f.Index != p.index && p.spec.Kind != portspec.Tap) {
+	if p.queues != nil && (p.gone || p.parked && p.queues[0].Gone() ||
+		f.Index != p.index && p.spec.Kind != portspec.Tap) {
 		p.release()
 	}
-	if p.queues == nil {
+	if p.queues == nil || p.parked {
 		if err := p.attach(f); err != nil {
 			// A new device may still be in its maker's hands: `ip tuntap add` has it
 			// open for a moment.
@@ -465,7 +473,7 @@ func (p *port) release() {
 	p.sw.Detach()
 	p.lost += p.queueDrops()
 	closeQueues(p.queues)
-	p.queues, p.gone = nil, false
+	p.queues, p.gone, p.parked = nil, false, false
 	p.unhide()
 }
 
