@@ -176,6 +176,45 @@ func notBusy(t testing.TB, s *sluice, when string) {
 	}
 }
 
+// TestMovedTapIsLeftAlone: what a tap receives in a namespace that it was moved to is
+// not for the switch, whose port is down.
+func TestMovedTapIsLeftAlone(t *testing.T) {
+	b := newBed(t)
+	x := b.cabled("a", netns.Link{})
+	away := b.Namespace("away")
+	away.Silent()
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "x=tap:tX")
+	to := tapInto(t, x.Namespace, "eth0")
+	must(t, b.sw, "ip", "link", "set", "tX", "netns", away.Name)
+	s.says(1, "port=x", "port is down")
+	must(t, away, "ip", "link", "set", "tX", "up")
+	from := tapInto(t, away, "tX")
+	for range 20 {
+		from.send(vnet.Frame{Head: marker()})
+	}
+	to.forget()
+	from.send(vnet.Frame{Head: marker()})
+	if to.look(); len(to.seen) > 0 {
+		t.Error("a frame came in through a port that is down")
+	}
+
+	must(t, away, "ip", "link", "set", "tX", "netns", b.sw.Name)
+	must(t, b.sw, "ip", "link", "set", "tX", "up")
+	s.says(2, "port=x", "port is up")
+	from = tapInto(t, b.sw, "tX")
+	to.forget() // what the kernel had kept
+	to.until("a frame to come in again", func() bool {
+		from.send(vnet.Frame{Head: marker()})
+		return len(to.seen) > 0
+	})
+	// Deleted over there, it is gone.
+	must(t, b.sw, "ip", "link", "set", "tX", "netns", away.Name)
+	s.says(2, "port=x", "in another namespace")
+	must(t, away, "ip", "link", "del", "tX")
+	s.says(1, "port=x", "the device is gone")
+}
+
 // TestOwnDevicesAreRemovedAlsoAfterAMove: what Sluice made and somebody moved away
 // and back is still its own.
 func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {
