@@ -21,8 +21,6 @@
 //	                                 get
 //	data...
 //	exit
-//	                                 ping
-//	exit
 //	                                 halt
 //	bye
 //

@@ -42,7 +42,6 @@ const (
 	Kill  Kind = "kill"  // host: send a signal to a command's process group
 	Put   Kind = "put"   // host: write a file
 	Get   Kind = "get"   // host: read a file
-	Ping  Kind = "ping"  // host: say exit
 	Halt  Kind = "halt"  // host: end
 )
 

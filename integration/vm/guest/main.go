@@ -1,0 +1,142 @@
+// Command guest is the init of a test's guest. As process 1 it mounts what a
+// Linux system has, loads the modules that it finds listed, brings the loopback
+// up, and starts itself again as the agent; then it only reaps processes whose
+// parents have ended. The agent does what it is told through the virtio-serial
+// port; package wire has the conversation.
+//
+// They are two processes because a process 1 that reaps everybody's children would
+// reap those whose exit status the agent waits for.
+//
+// The kernel's command line is not read. Everything that goes wrong before the
+// port is open is said on the console.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// modulesList is the file that lists what to load: one file a line, in order.
+const modulesList = "/etc/modules"
+
+// environment is what every command starts with.
+var environment = []string{
+	"PATH=/usr/bin", "HOME=/", "TMPDIR=/tmp", "TERM=dumb", "LC_ALL=C", "USER=root",
+}
+
+func main() {
+	if os.Getpid() != 1 {
+		fatal(agent())
+	}
+	if err := prepare(); err != nil {
+		fatal(err)
+	}
+	agent := exec.Command("/proc/self/exe")
+	agent.Stdout, agent.Stderr, agent.Env = os.Stdout, os.Stderr, environment
+	if err := agent.Start(); err != nil {
+		fatal(err)
+	}
+	for {
+		pid, err := unix.Wait4(-1, nil, 0, nil)
+		if pid == agent.Process.Pid || err != nil && !errors.Is(err, unix.EINTR) {
+			fatal(errors.New("the agent has ended"))
+		}
+	}
+}
+
+// fatal says why and ends. The end of process 1 is a panic of the kernel, which the
+// kernel's command line turns into the end of the guest.
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, "guest:", err)
+	os.Exit(1)
+}
+
+// prepare makes a Linux system out of the bare kernel.
+func prepare() error {
+	for _, m := range []struct {
+		fs, dir string
+		flags   uintptr
+		may     bool // the kernel may lack it
+	}{
+		{"proc", "/proc", 0, false},
+		{"sysfs", "/sys", 0, false},
+		{"devtmpfs", "/dev", 0, false},
+		{"devpts", "/dev/pts", 0, false},
+		{"tmpfs", "/dev/shm", 0, false},
+		{"tmpfs", "/run", 0, false},
+		{"tmpfs", "/tmp", 0, false},
+		{"cgroup2", "/sys/fs/cgroup", 0, true},
+		{"bpf", "/sys/fs/bpf", 0, true},
+		{"debugfs", "/sys/kernel/debug", 0, true},
+		{"tracefs", "/sys/kernel/tracing", 0, true},
+	} {
+		err := os.MkdirAll(m.dir, 0o755)
+		if err == nil {
+			err = unix.Mount(m.fs, m.dir, m.fs, m.flags, "")
+		}
+		if err != nil && !m.may {
+			return fmt.Errorf("mount %s on %s: %w", m.fs, m.dir, err)
+		}
+	}
+	for link, target := range map[string]string{
+		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0",
+		"/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
+	} {
+		if err := os.Symlink(target, link); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	if err := os.Chmod("/tmp", 0o1777); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte("guest")); err != nil {
+		return fmt.Errorf("set the host's name: %w", err)
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	return loopbackUp()
+}
+
+// loadModules loads what the list has, in its order.
+func loadModules() error {
+	list, err := os.ReadFile(modulesList)
+	if err != nil {
+		return err
+	}
+	for file := range strings.FieldsSeq(string(list)) {
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("load %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// loopbackUp does what `ip link set lo up` does.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	defer unix.Close(fd)
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r); err != nil {
+		return fmt.Errorf("set lo up: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package initramfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Modules is a kernel's tree of modules, as depmod left it.
+type Modules struct {
+	dir     string              // lib/modules/RELEASE
+	files   map[string]string   // file of a module, from dir
+	needs   map[string][]string // by file: those that it needs, the last one first
+	builtin map[string]bool
+}
+
+// ErrNoModule says that a kernel has a module neither in its tree nor built in.
+var ErrNoModule = fmt.Errorf("initramfs: no such module: %w", fs.ErrNotExist)
+
+// moduleName is what a file's module is called. The kernel takes - and _ for the
+// same.
+func moduleName(file string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".ko"), "-", "_")
+}
+
+// OpenModules reads the tree in dir, whose base name is the kernel's release.
+func OpenModules(dir string) (*Modules, error) {
+	m := &Modules{dir, map[string]string{}, map[string][]string{}, map[string]bool{}}
+	dep, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
+	if err != nil {
+		return nil, fmt.Errorf("initramfs: %w", err)
+	}
+	for line := range strings.Lines(string(dep)) {
+		file, needs, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if ok {
+			m.files[moduleName(file)] = file
+			m.needs[file] = strings.Fields(needs)
+		}
+	}
+	builtin, err := os.ReadFile(filepath.Join(dir, "modules.builtin"))
+	if err != nil {
+		return nil, fmt.Errorf("initramfs: %w", err)
+	}
+	for file := range strings.FieldsSeq(string(builtin)) {
+		m.builtin[moduleName(file)] = true
+	}
+	return m, nil
+}
+
+// Load is what has to be loaded for a module, in order, the module last: files from
+// the tree's root. It is empty for one that is built in.
+func (m *Modules) Load(name string) ([]string, error) {
+	file, ok := m.files[moduleName(name)]
+	switch {
+	case ok:
+		order := slices.Clone(m.needs[file])
+		slices.Reverse(order)
+		return append(order, file), nil
+	case m.builtin[moduleName(name)]:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNoModule, name)
+}
+
+// Modules copies the named modules with all that they need, and as much of
+// modprobe's tables as speaks of them. Those that the kernel does not have are left
+// out: optional has what is not there for sure.
+func (i *Image) Modules(m *Modules, optional []string) error {
+	to := path.Join("usr/lib/modules", filepath.Base(m.dir))
+	var files []string
+	for _, name := range optional {
+		more, err := m.Load(name)
+		if err != nil && !errors.Is(err, ErrNoModule) {
+			return err
+		}
+		files = append(files, more...)
+	}
+	slices.Sort(files)
+	files = slices.Compact(files)
+
+	var dep strings.Builder
+	in := map[string]bool{}
+	for _, file := range files {
+		in[moduleName(file)] = true
+		fmt.Fprintf(&dep, "%s: %s\n", file, strings.Join(m.needs[file], " "))
+		if err := i.File(path.Join(to, file), filepath.Join(m.dir, file)); err != nil {
+			return err
+		}
+	}
+	i.Text(path.Join(to, "modules.dep"), []byte(dep.String()))
+	for _, table := range []string{"modules.alias", "modules.symbols"} {
+		text, err := os.ReadFile(filepath.Join(m.dir, table))
+		if err != nil {
+			return fmt.Errorf("initramfs: %w", err)
+		}
+		var some strings.Builder
+		for line := range strings.Lines(string(text)) {
+			// "alias PATTERN MODULE"
+			if f := strings.Fields(line); len(f) == 3 && in[moduleName(f[2])] {
+				some.WriteString(line)
+			}
+		}
+		i.Text(path.Join(to, table), []byte(some.String()))
+	}
+	return nil
+}
