@@ -18,7 +18,8 @@ const (
 	// itself.
 	commandLimit = 2 * time.Minute
 	// killLimit is how long the end of a killed command may take before its guest is
-	// taken for hung. Two that are emulated and busy share two processors.
+	// taken for hung, unless the laboratory says otherwise. Guests that are emulated
+	// and busy share two processors.
 	killLimit = 30 * time.Second
 )
 
@@ -190,7 +191,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 func (p *Process) Kill() {
 	// Beside: the socket may be full if the guest hangs.
 	go func() { _ = p.Signal(syscall.SIGKILL) }()
-	timer := time.NewTimer(killLimit)
+	timer := time.NewTimer(p.guest.lab.killLimit)
 	defer timer.Stop()
 	select {
 	case <-p.done:

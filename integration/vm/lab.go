@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,12 +51,14 @@ type Lab struct {
 	userland *debian.Userland
 	accel    string // QEMU's -accel
 	guests   []*Guest
+
+	killLimit time.Duration
 }
 
 // New makes a laboratory that ends with the test.
 func New(t T) *Lab {
 	t.Helper()
-	l := &Lab{t: t}
+	l := &Lab{t: t, killLimit: killLimit}
 	need(t, l.open())
 	t.Cleanup(l.close)
 	return l

@@ -23,6 +23,8 @@ const (
 
 	// listsAge is how old the lists of packages may be.
 	listsAge = 7 * 24 * time.Hour
+	// listsRetry is how soon they are tried again when that did not work.
+	listsRetry = time.Hour
 )
 
 // apt is a private state of apt. Its user holds the cache's lock.
@@ -116,7 +118,8 @@ func (a *apt) update(age time.Duration) error {
 		if err != nil { // there never were any
 			return updateErr
 		}
-		return nil
+		later := time.Now().Add(listsRetry - listsAge)
+		return os.Chtimes(stamp, later, later)
 	}
 	return os.WriteFile(stamp, nil, 0o644)
 }
@@ -125,7 +128,16 @@ func (a *apt) update(age time.Duration) error {
 // longer has what the lists say, these are read again.
 func (a *apt) fetch(dir string, get func() error) error {
 	archives := filepath.Join(a.dir, "cache", "archives")
-	err := get()
+	old, err := filepath.Glob(filepath.Join(archives, "*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, deb := range old { // of a process that was killed, and not for dir
+		if err := os.Remove(deb); err != nil {
+			return err
+		}
+	}
+	err = get()
 	if err != nil && a.update(0) == nil {
 		err = get()
 	}

@@ -74,7 +74,10 @@ func (c *Cache) findKernel(series string) (release string, packages []string, er
 
 // cloudImage matches the packages of kernels for guests; linux-image-cloud-amd64
 // and linux-image-6.12-cloud-amd64 are only names for the latest of them.
-var cloudImage = regexp.MustCompile(`^linux-image-(\d+\.\d+\.\d+\S*-cloud-` + arch + `)$`)
+var cloudImage = regexp.MustCompile(`^linux-image-(\d+\.\d+\.\d+\S*` + cloudSuffix + `)$`)
+
+// cloudSuffix ends the releases of kernels for guests.
+const cloudSuffix = "-cloud-" + arch
 
 // chooseKernel picks the latest release of a series that has all its parts. Up to
 // 6.18 it is one package; from 6.19 on linux-image-R only names linux-binary-R,
@@ -112,6 +115,7 @@ func chooseKernel(series string, names []string) (release string, packages []str
 
 // numbers are those in a release, most significant first.
 func numbers(release string) (all []int) {
+	release = strings.TrimSuffix(release, cloudSuffix)
 	for _, n := range regexp.MustCompile(`\d+`).FindAllString(release, -1) {
 		i, _ := strconv.Atoi(n)
 		all = append(all, i)

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -44,8 +45,8 @@ func (i *Image) Library(name string, dirs []string) error {
 // libraries copies what file needs.
 func (i *Image) libraries(file string, dirs []string) error {
 	f, err := elf.Open(file)
-	if bad := (*elf.FormatError)(nil); errors.As(err, &bad) {
-		return nil // a script
+	if bad := (*elf.FormatError)(nil); errors.As(err, &bad) || errors.Is(err, io.EOF) {
+		return nil // a script, perhaps a short one
 	}
 	if err != nil {
 		return fmt.Errorf("initramfs: %w", err)
