@@ -39,7 +39,7 @@ type bench struct {
 
 // newBench makes a bench that forwards frames to ports with the given limits.
 func newBench(t testing.TB, frames []vnet.Frame, limits ...vnet.Limits) *bench {
-	sw := New()
+	sw := New(Options{})
 	t.Cleanup(sw.Close)
 	var in *Port
 	for i, lim := range append([]vnet.Limits{bigLimits()}, limits...) {

@@ -213,7 +213,7 @@ type lab struct {
 }
 
 func newLab(t testing.TB) *lab {
-	l := &lab{Switch: New(), t: t}
+	l := &lab{Switch: New(Options{}), t: t}
 	t.Cleanup(func() {
 		l.Close()
 		l.conserved()

@@ -108,6 +108,8 @@ type snapshot struct {
 
 // Switch forwards frames between ports.
 type Switch struct {
+	options Options
+
 	fdb    *FDB
 	snap   atomic.Pointer[snapshot]
 	tick   atomic.Uint32
@@ -123,10 +125,18 @@ type Switch struct {
 	slots []bool  // guarded by mu; worker slots in use
 }
 
+// Options of a switch.
+type Options struct {
+	// OnWorker, if any, is called at the start of each worker on its own thread,
+	// which is the worker's alone and ends with it. Numbers begin at 0, differ
+	// between workers that run at the same time, and are used again.
+	OnWorker func(n int)
+}
+
 // New makes a switch without ports.
-func New() *Switch {
+func New(o Options) *Switch {
 	const pending = 64 // events; more are lost, since nobody is reading
-	s := &Switch{fdb: newFDB(), began: time.Now(), events: make(chan Event, pending)}
+	s := &Switch{options: o, fdb: newFDB(), began: time.Now(), events: make(chan Event, pending)}
 	s.snap.Store(&snapshot{})
 	return s
 }

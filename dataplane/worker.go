@@ -62,9 +62,13 @@ func newWorker(s *Switch, in *Port, q Queue, c *rxCounters, slot int) *worker {
 
 // run moves batches until it is told to stop or the queue is of no use any more.
 func (w *worker) run() {
-	runtime.LockOSThread() // a worker's system calls are long: keep its thread warm
-	defer runtime.UnlockOSThread()
+	// A worker's system calls are long: its thread is kept warm, and ends with it,
+	// so that what OnWorker did to it does not outlive it.
+	runtime.LockOSThread()
 	defer close(w.done)
+	if f := w.sw.options.OnWorker; f != nil {
+		f(w.slot)
+	}
 	for !w.stopping.Load() {
 		err := w.q.ReadBatch(w.rx, parkTime)
 		w.batch()

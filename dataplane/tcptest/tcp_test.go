@@ -63,7 +63,7 @@ func (n *network) attach(h *host, l vnet.Limits) {
 // newNetwork makes a switch that is closed, and whose hosts are checked, at the
 // test's end.
 func newNetwork(t *testing.T) *network {
-	n := &network{Switch: dataplane.New(), t: t}
+	n := &network{Switch: dataplane.New(dataplane.Options{}), t: t}
 	t.Cleanup(func() {
 		n.Close()
 		n.conserved()

@@ -31,7 +31,7 @@ const interval = time.Second
 func Run(ctx context.Context, o Options) (_ *summary.Summary, err error) {
 	r := &runner{
 		log:   o.Log,
-		sw:    dataplane.New(),
+		sw:    dataplane.New(dataplane.Options{OnWorker: pinner()}),
 		probe: probe.Run(),
 		wake:  make(chan struct{}, 1),
 		names: map[string]*namespace{},
