@@ -34,7 +34,7 @@ check: deps ## format, vet, staticcheck, tests under the race detector, every be
 fuzz: ## run every fuzz target for FUZZTIME (60s each)
 	@scripts/fuzz $(FUZZTIME)
 
-bench: deps build ## the full measurement: 5 rounds of 3 s a case, some 15 minutes
+bench: deps build ## the full measurement: 5 rounds of 3 s a case, 6 minutes
 	$(BIN) bench
 
 demo: deps build ## reproduce the mixed-capability regression, and what Sluice makes of it
