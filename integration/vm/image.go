@@ -45,7 +45,7 @@ var guestInit = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "init")
-	build := exec.Command("go", "build", "-o", file, "sluice/integration/vm/guest")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "sluice/integration/vm/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("vm: build init: %w: %s", err, out)

@@ -32,8 +32,8 @@ func TestKernelsBoot(t *testing.T) {
 				t.Errorf("%s was asked for, %s chosen, %s runs", series, g.Release(), release)
 			}
 			for _, link := range []string{
-				"veth0 type veth peer name veth1", "br0 type bridge", "dummy0 type dummy",
-				"link dummy0 name tap0 type macvtap", "link dummy0 name dummy0.5 type vlan id 5",
+				"veth0 type veth peer name veth1", "br0 type bridge", "low0 type dummy",
+				"link low0 name macvtap0 type macvtap", "link low0 name low0.5 type vlan id 5",
 			} {
 				g.Run(append([]string{"ip", "link", "add"}, strings.Fields(link)...)...)
 			}
@@ -55,7 +55,17 @@ func TestKernelsBoot(t *testing.T) {
 }
 
 func TestCommandsAndFiles(t *testing.T) {
-	g := New(t).Guest(Newest)
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho added\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g := New(t).Guest(Newest, Program{Name: "added", File: script}, Memory(256))
+
+	t.Run("program", func(t *testing.T) {
+		if out := g.Run("added"); out != "added\n" {
+			t.Errorf("it says %q", out)
+		}
+	})
 
 	t.Run("status", func(t *testing.T) {
 		r, err := g.Try("sh", "-c", "echo out; echo err >&2; exit 3")

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +101,47 @@ func prepare() error {
 	if err := loadModules(); err != nil {
 		return err
 	}
+	if err := makeNodes(); err != nil {
+		return err
+	}
 	return loopbackUp()
+}
+
+// makeNodes makes the nodes in /dev by whose opening the kernel finds that it needs
+// a module, as /dev/net/tun.
+func makeNodes() error {
+	files, err := filepath.Glob("/usr/lib/modules/*/modules.devname")
+	if err != nil {
+		return err
+	}
+	if len(files) != 1 {
+		return fmt.Errorf("modules of %d kernels: %q", len(files), files)
+	}
+	table, err := os.ReadFile(files[0])
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(table)) {
+		var module, name string
+		var kind rune
+		var major, minor uint32
+		if _, err := fmt.Sscanf(line, "%s %s %c%d:%d", &module, &name, &kind, &major, &minor); err != nil {
+			return fmt.Errorf("%s: %q: %w", files[0], line, err)
+		}
+		mode := uint32(unix.S_IFCHR)
+		if kind == 'b' {
+			mode = unix.S_IFBLK
+		}
+		name = filepath.Join("/dev", name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		err := unix.Mknod(name, mode|0o600, int(unix.Mkdev(major, minor)))
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("make %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // loadModules loads what the list has, in its order.

@@ -134,6 +134,7 @@ func TestModulesComeWithWhatTheyNeed(t *testing.T) {
 		"modules.builtin": "kernel/drivers/in-side.ko\n",
 		"modules.alias":   "# comment\nalias net-pf-1 a\nalias x-* b_c\nalias y other\n",
 		"modules.symbols": "alias symbol:s other\n",
+		"modules.devname": "# comment\na net/a c10:200\nother other c10:1\n",
 		"kernel/a.ko":     "A", "kernel/net/b-c.ko": "B", "kernel/d.ko": "D", "kernel/other.ko": "O",
 	} {
 		name = filepath.Join(dir, name)
@@ -166,7 +167,8 @@ func TestModulesComeWithWhatTheyNeed(t *testing.T) {
 	for name, want := range map[string]string{
 		"modules.dep":   "kernel/a.ko: kernel/net/b-c.ko kernel/d.ko\nkernel/d.ko: \nkernel/net/b-c.ko: kernel/d.ko\n",
 		"modules.alias": "alias net-pf-1 a\nalias x-* b_c\n", "modules.symbols": "",
-		"kernel/a.ko": "A", "kernel/net/b-c.ko": "B", "kernel/d.ko": "D", "kernel/other.ko": "",
+		"modules.devname": "a net/a c10:200\n",
+		"kernel/a.ko":     "A", "kernel/net/b-c.ko": "B", "kernel/d.ko": "D", "kernel/other.ko": "",
 	} {
 		if got[at+name].text != want {
 			t.Errorf("%s: got %q, want %q", name, got[at+name].text, want)

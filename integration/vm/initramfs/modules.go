@@ -67,8 +67,8 @@ func (m *Modules) Load(name string) ([]string, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoModule, name)
 }
 
-// Modules copies the named modules with all that they need, and as much of
-// modprobe's tables as speaks of them. Those that the kernel does not have are left
+// Modules copies the named modules with all that they need, and as much of the
+// tables of modprobe, and of the nodes to be made in /dev, as speaks of them. Those that the kernel does not have are left
 // out: optional has what is not there for sure.
 func (i *Image) Modules(m *Modules, optional []string) error {
 	to := path.Join("usr/lib/modules", filepath.Base(m.dir))
@@ -93,15 +93,18 @@ func (i *Image) Modules(m *Modules, optional []string) error {
 		}
 	}
 	i.Text(path.Join(to, "modules.dep"), []byte(dep.String()))
-	for _, table := range []string{"modules.alias", "modules.symbols"} {
+	for table, column := range map[string]int{
+		"modules.alias":   2, // alias PATTERN MODULE
+		"modules.symbols": 2, // alias symbol:SYMBOL MODULE
+		"modules.devname": 0, // MODULE NODE cMAJOR:MINOR
+	} {
 		text, err := os.ReadFile(filepath.Join(m.dir, table))
 		if err != nil {
 			return fmt.Errorf("initramfs: %w", err)
 		}
 		var some strings.Builder
 		for line := range strings.Lines(string(text)) {
-			// "alias PATTERN MODULE"
-			if f := strings.Fields(line); len(f) == 3 && in[moduleName(f[2])] {
+			if f := strings.Fields(line); len(f) == 3 && in[moduleName(f[column])] {
 				some.WriteString(line)
 			}
 		}
