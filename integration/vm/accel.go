@@ -39,7 +39,8 @@ func accelerator(l *Lab) (string, error) {
 	defer accelOnce.Unlock()
 	file := filepath.Join(l.cache.Dir(), "accel")
 	text, err := os.ReadFile(file)
-	if known, answer, ok := strings.Cut(strings.TrimSpace(string(text)), "\t"); err == nil && ok && known == key {
+	known, answer, ok := strings.Cut(strings.TrimSpace(string(text)), "\t")
+	if err == nil && ok && known == key {
 		return answer, nil
 	}
 	g, err := l.newGuest(Newest, nil)
@@ -47,7 +48,7 @@ func accelerator(l *Lab) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(g.dir)
-	answer := emulated
+	answer = emulated
 	if g.bootsWith(hardware) {
 		answer = hardware
 	}

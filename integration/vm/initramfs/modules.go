@@ -30,7 +30,9 @@ func moduleName(file string) string {
 
 // OpenModules reads the tree in dir, whose base name is the kernel's release.
 func OpenModules(dir string) (*Modules, error) {
-	m := &Modules{dir, map[string]string{}, map[string][]string{}, map[string]bool{}}
+	m := &Modules{
+		dir: dir, files: map[string]string{}, needs: map[string][]string{}, builtin: map[string]bool{},
+	}
 	dep, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
 	if err != nil {
 		return nil, fmt.Errorf("initramfs: %w", err)
@@ -68,8 +70,9 @@ func (m *Modules) Load(name string) ([]string, error) {
 }
 
 // Modules copies the named modules with all that they need, and as much of the
-// tables of modprobe, and of the nodes to be made in /dev, as speaks of them. Those that the kernel does not have are left
-// out: optional has what is not there for sure.
+// tables of modprobe, and of the nodes to be made in /dev, as speaks of them.
+// Those that the kernel does not have are left out: optional has what is not there
+// for sure.
 func (i *Image) Modules(m *Modules, optional []string) error {
 	to := path.Join("usr/lib/modules", filepath.Base(m.dir))
 	var files []string
