@@ -54,7 +54,7 @@ func (l *Lab) exchange(ctx context.Context, a, b *Namespace, address string, siz
 			far <- err
 			return
 		}
-		far <- swap(ctx, conn.(*net.TCPConn), size, seedB, seedA)
+		far <- Swap(ctx, conn.(*net.TCPConn), size, false)
 	}()
 
 	var conn net.Conn
@@ -68,7 +68,7 @@ func (l *Lab) exchange(ctx context.Context, a, b *Namespace, address string, siz
 		listener.Close()
 		return errors.Join(err, <-far)
 	}
-	near := swap(ctx, conn.(*net.TCPConn), size, seedA, seedB)
+	near := Swap(ctx, conn.(*net.TCPConn), size, true)
 	if near != nil {
 		cancel() // the other side would wait for what does not come
 	}
@@ -84,10 +84,15 @@ const (
 	seedB = 'b'
 )
 
-// swap sends the data of seed mine and receives those of seed theirs, at once,
-// and closes conn.
-func swap(ctx context.Context, conn *net.TCPConn, size int64, mine, theirs byte) error {
+// Swap is one side of an Exchange, for sides that are not both in a laboratory: it
+// sends size bytes and receives as many, at once, compares what arrived with what the
+// other side sends, and closes conn. The side that has dialed says so.
+func Swap(ctx context.Context, conn *net.TCPConn, size int64, dialed bool) error {
 	defer conn.Close()
+	mine, theirs := byte(seedB), byte(seedA)
+	if dialed {
+		mine, theirs = theirs, mine
+	}
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 
 	sent := make(chan error, 1)

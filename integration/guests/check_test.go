@@ -1,0 +1,62 @@
+package guests
+
+import (
+	"strings"
+	"testing"
+
+	"sluice/summary"
+)
+
+// lease has one guest get an address from another with DHCP. The client checks the UDP
+// checksum itself, from a packet socket.
+func lease(server, client *guest) {
+	server.t.Helper()
+	daemon := server.Background("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0",
+		"--user=root", "--leasefile-ro", "--interface=eth0", "--bind-dynamic",
+		"--dhcp-authoritative", "--dhcp-range=10.0.0.100,10.0.0.199")
+	defer daemon.Kill()
+	const script = "/tmp/bound" // run by udhcpc with what has happened
+	client.WriteFile(script, []byte("#!/bin/sh\ntest $1 != bound || echo $ip\n"), 0o755)
+	out, err := client.Try("udhcpc", "-f", "-i", "eth0", "-n", "-q", "-t", "20", "-T", "1", "-s", script)
+	if err != nil || !strings.Contains(out.Stdout, "10.0.0.1") {
+		client.t.Errorf("no lease: %v\n%s%s", err, out.Stdout, out.Stderr)
+	}
+}
+
+// lossless fails the test if a port, or the kernel behind it, dropped a frame.
+func lossless(t *testing.T, p summary.Port) {
+	t.Helper()
+	for _, drops := range []map[string]uint64{p.Drops.Ingress, p.Drops.Egress} {
+		for reason, n := range drops {
+			if n > 0 {
+				t.Errorf("port %s: %d dropped: %s", p.Name, n, reason)
+			}
+		}
+	}
+	if p.KernelDrops > 0 {
+		t.Errorf("port %s: %d dropped by the kernel", p.Name, p.KernelDrops)
+	}
+}
+
+// corrupt fails the test if a guest received anything corrupt.
+func corrupt(t *testing.T, b *bed) {
+	t.Helper()
+	for _, g := range b.guests {
+		for line := range strings.Lines(g.Run("cat", "/proc/net/snmp6")) {
+			if f := strings.Fields(line); (f[0] == "Ip6InHdrErrors" || f[0] == "Udp6InCsumErrors") && f[1] != "0" {
+				t.Errorf("guest %s: %s", g.name, line)
+			}
+		}
+		// Pairs of lines: names, and their values.
+		rows := strings.Split(g.Run("cat", "/proc/net/snmp"), "\n")
+		for i := 0; i+1 < len(rows); i += 2 {
+			names, values := strings.Fields(rows[i]), strings.Fields(rows[i+1])
+			for j, name := range names {
+				bad := name == "InCsumErrors" || name == "InHdrErrors"
+				if bad && values[j] != "0" {
+					t.Errorf("guest %s: %s%s is %s", g.name, names[0], name, values[j])
+				}
+			}
+		}
+	}
+}
