@@ -76,8 +76,12 @@ func closeOnSignal(lab *netns.Lab) {
 
 var binaryUsed atomic.Bool
 
-// binary is the switch, built once a process.
+// binary is the switch, built once a process, unless SLUICE_BINARY names one: in a
+// guest there is no compiler.
 var binary = sync.OnceValues(func() (string, error) {
+	if file := os.Getenv("SLUICE_BINARY"); file != "" {
+		return file, nil
+	}
 	dir, err := os.MkdirTemp("", "sluice-test-*")
 	if err != nil {
 		return "", err
@@ -90,7 +94,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return file, nil
 })
 
-// Binary is the file of the switch, built once a process. Main removes it.
+// Binary is the file of the switch: what the environment's SLUICE_BINARY names, else
+// one that is built once a process, and that Main removes.
 func Binary(t testing.TB) string {
 	t.Helper()
 	binaryUsed.Store(true)
@@ -105,7 +110,7 @@ func Binary(t testing.TB) string {
 // Binary or Sluice calls this from its TestMain.
 func Main(m *testing.M) int {
 	code := m.Run()
-	if binaryUsed.Load() {
+	if binaryUsed.Load() && os.Getenv("SLUICE_BINARY") == "" {
 		if file, err := binary(); err == nil {
 			os.RemoveAll(filepath.Dir(file))
 		}

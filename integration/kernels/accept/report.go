@@ -1,0 +1,156 @@
+package accept
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Ways that a frame may take to a receiving netdev.
+const (
+	Tap     = "tap"             // a write to a TAP whose gro_max_size is the greatest
+	Packet  = "packet"          // a packet socket on a veth whose gso_max_size is the greatest
+	Narrow  = "packet to 65536" // the same, on a veth whose gso_max_size is 65536
+	Macvtap = "macvtap"         // a write to a macvtap, it and its veth with the greatest gso_max_size
+)
+
+// Ways are all of them.
+var Ways = []string{Tap, Packet, Narrow, Macvtap}
+
+// What a frame may be.
+const (
+	IPv4  = "IPv4"
+	HBH   = "IPv6 hbh"   // with a jumbo option
+	Plain = "IPv6 plain" // with payload_len 0 and no option
+)
+
+// Forms are all of them.
+var Forms = []string{IPv4, HBH, Plain}
+
+// What may become of it.
+const (
+	Whole   = "whole"    // it arrives as it was sent
+	Cut     = "cut"      // it arrives in pieces, that is, in wire packets
+	Lost    = "lost"     // the kernel takes it, and nothing arrives
+	TooLong = "EMSGSIZE" // the kernel refuses it
+)
+
+// Fate is what became of one frame.
+type Fate struct {
+	Way, Form string
+	Length    int
+	Outcome   string // one of the constants above, or what else there is to say
+}
+
+// Carried is what a running switch carried of one TCP connection, both ways at once.
+type Carried struct {
+	From, To string // kinds of the ports, and what is special about them
+	V6       bool
+	In, Out  int // greatest frame received at From, and sent through To
+	Form     string
+}
+
+// Report is all that was found out about one kernel.
+type Report struct {
+	Release string
+	Probe   string // what package probe says of it
+	Fates   []Fate
+	Carried []Carried
+}
+
+// Big are the lengths above 64 KiB that are tried. That of 65535 bytes is tried too,
+// and arrives whole everywhere. Between 516097 and 520192 bytes lie those for which
+// the kernel never has memory (18 page fragments).
+var Big = []int{70000, 131072, 262144, 400000, 500000, 524279}
+
+// Legacy is the longest frame that every kernel and every netdev takes.
+const Legacy = 65535
+
+// Expected is what becomes of all frames above 64 KiB: as it was measured on 6.1,
+// 6.12, 6.18 and 7.3; where it changed in between was read in the kernel's history
+// (see package probe).
+func Expected(release, way, form string) string {
+	switch v := version(release); {
+	case v < 6_006: // alloc_skb_with_frags takes 17 pages
+		return TooLong
+	case way == Narrow && v >= 7_000 && form == HBH:
+		return Lost // to the kernel an option like any other, which each segment keeps
+	case way == Narrow:
+		return Cut
+	case v >= 7_000, form == IPv4, way == Tap && form == HBH:
+		return Whole
+	}
+	return Lost
+}
+
+// version is the first two numbers of a release, 6012 for 6.12.
+func version(release string) int {
+	var major, minor int
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // what it is not stays 0
+	return major*1000 + minor
+}
+
+// Greatest is the length of the longest frame that arrived whole.
+func (r *Report) Greatest(way, form string) (n int) {
+	for _, f := range r.Fates {
+		if f.Way == way && f.Form == form && f.Outcome == Whole {
+			n = max(n, f.Length)
+		}
+	}
+	return n
+}
+
+// Outcome is what became of all frames above 64 KiB, or of each, where that differs.
+func (r *Report) Outcome(way, form string) string {
+	var each, outcomes []string
+	for _, f := range r.Fates {
+		if f.Way == way && f.Form == form && f.Length > Legacy {
+			each = append(each, strconv.Itoa(f.Length)+" "+f.Outcome)
+			outcomes = append(outcomes, f.Outcome)
+		}
+	}
+	if len(slices.Compact(outcomes)) == 1 {
+		return outcomes[0]
+	}
+	return strings.Join(each, ", ")
+}
+
+// Acceptance is the table of what becomes of frames above 64 KiB, and of the
+// greatest that arrives whole, with a row for each kernel and way.
+func Acceptance(reports []Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-26s %-16s", "kernel", "way")
+	for _, form := range Forms {
+		fmt.Fprintf(&b, " %-16s", form)
+	}
+	b.WriteByte('\n')
+	for _, r := range reports {
+		for _, way := range Ways {
+			fmt.Fprintf(&b, "%-26s %-16s", r.Release, way)
+			for _, form := range Forms {
+				fmt.Fprintf(&b, " %-16s", fmt.Sprintf("%s <=%d", r.Outcome(way, form), r.Greatest(way, form)))
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// Traffic is the table of what the switch carried, with a row for each kernel and
+// pair of ports: the greatest frame in and out.
+func Traffic(reports []Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-26s %-18s %-18s %-20s %s\n", "kernel", "from", "to", "IPv4 in / out", "IPv6 in / out (form)")
+	for _, r := range reports {
+		for _, c := range r.Carried {
+			if c.V6 {
+				fmt.Fprintf(&b, " %d / %d (%s)\n", c.In, c.Out, c.Form)
+				continue
+			}
+			sizes := fmt.Sprintf("%d / %d", c.In, c.Out)
+			fmt.Fprintf(&b, "%-26s %-18s %-18s %-20s", r.Release, c.From, c.To, sizes)
+		}
+	}
+	return b.String()
+}
