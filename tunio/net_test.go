@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/tunio/release"
 	"sluice/vnet"
 )
 
@@ -151,13 +152,26 @@ func openMacvtapOver(t testing.TB) *Queue {
 	return one(t, queues, err)
 }
 
-var sizes = []int{1 << 12, 65535, 65536, 200000, vnet.MaxFrame}
+// sizes are lengths of frames that one write takes: before Linux 6.6 no more than 17
+// pages (alloc_skb_with_frags).
+func sizes() []int {
+	if !since(6, 6) {
+		return []int{1 << 12, 65535}
+	}
+	return []int{1 << 12, 65535, 65536, 200000, vnet.MaxFrame}
+}
+
+// greatest is the last of them.
+func greatest() int { return sizes()[len(sizes())-1] }
+
+// since reports whether the kernel is of this release or later.
+func since(major, minor int) bool { return release.Since(release.Current(), major, minor) }
 
 func TestPacketCarriesTheGreatestFrame(t *testing.T) {
 	newNamespace(t)
 	veth(t)
 	a, b := openPacketOn(t, "a"), openPacketOn(t, "b")
-	for _, n := range sizes {
+	for _, n := range sizes() {
 		f := superTCP4(n)
 		write(t, a, f)
 		expect(t, b, f)
@@ -176,7 +190,7 @@ func TestHdrLenIsOnlyAHint(t *testing.T) {
 	up(t, "t")
 	onTap := openPacketOn(t, "t")
 	for _, hdrLen := range []uint16{0, 1, 34, 54, 14546, 65535} {
-		f := superTCP4(vnet.MaxFrame)
+		f := superTCP4(greatest())
 		f.Hdr.HdrLen = hdrLen
 		write(t, a, f)
 		got := read(t, b, 1)[0]
@@ -191,12 +205,12 @@ func TestHdrLenIsOnlyAHint(t *testing.T) {
 func TestTapCarriesTheGreatestFrame(t *testing.T) {
 	newNamespace(t)
 	tap := openTap(t)
-	if all := (Offloads{true, true, true, true, true}); tap.Offloads() != all {
+	if all := (Offloads{true, true, true, true, since(6, 2)}); tap.Offloads() != all {
 		t.Errorf("granted %+v", tap.Offloads())
 	}
 	up(t, "t")
 	device := openPacketOn(t, "t")
-	for _, n := range sizes {
+	for _, n := range sizes() {
 		f := superTCP4(n)
 		write(t, tap, f)
 		expect(t, device, f)
@@ -294,10 +308,10 @@ func TestMacvtapCarriesTheGreatestFrame(t *testing.T) {
 	newNamespace(t)
 	veth(t)
 	m, b := openMacvtapOver(t), openPacketOn(t, "b")
-	if all := (Offloads{true, true, true, true, true}); m.Offloads() != all {
+	if all := (Offloads{true, true, true, true, since(6, 2)}); m.Offloads() != all {
 		t.Errorf("granted %+v", m.Offloads())
 	}
-	for _, n := range sizes {
+	for _, n := range sizes() {
 		f := superTCP4(n)
 		write(t, m, f)
 		expect(t, b, f)
@@ -317,7 +331,7 @@ func TestOuterTagComesBackInBand(t *testing.T) {
 		{vnet.EtherTypeQinQ, 7},
 		{vnet.EtherTypeQinQ, 7, vnet.EtherTypeVLAN, 5},
 	} {
-		for _, n := range []int{4000, 200000} {
+		for _, n := range []int{4000, min(200000, greatest())} {
 			f := superTCP4(n, tags...)
 			write(t, a, f)
 			got := read(t, b, 1)[0]
@@ -474,6 +488,26 @@ func gone(t testing.TB, q *Queue, want bool) {
 	}
 }
 
+// at fails if a tap's device is not the one called name in the test's namespace.
+func at(t testing.TB, q *Queue, name string) {
+	t.Helper()
+	got, ns, err := q.Device()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	there, err := ns.Stat()
+	here, err2 := own.Stat()
+	if err != nil || err2 != nil || got != name || !os.SameFile(there, here) {
+		t.Errorf("the device is %s in %v, want %s in %v (%v, %v)", got, there, name, here, err, err2)
+	}
+}
+
 // waits fails if ReadBatch, asked for n short waits, answers in less than their
 // sum, with anything but want.
 func waits(t testing.TB, q *Queue, want error) {
@@ -568,6 +602,13 @@ func TestPacketOpensWhileDown(t *testing.T) {
 	b := openPacketOn(t, "b")
 	for _, queues := range []int{1, 2} {
 		as, err := OpenPacket("a", queues)
+		if queues > 1 && !since(6, 13) {
+			if failed := (*OpError)(nil); !errors.As(err, &failed) || failed.Err != unix.EINVAL ||
+				failed.Hint != "ip link set dev a up" {
+				t.Errorf("%d queues: %v", queues, err)
+			}
+			continue
+		}
 		need(t, err)
 		eventually(t, as[0], vnet.ErrDown)
 		up(t, "a")
@@ -601,9 +642,11 @@ func TestTapDownUpMovedDeleted(t *testing.T) {
 	waits(t, tap, nil) // a tap's reader is not told
 
 	other := otherNamespace(t)
-	ip(t, "link set dev t netns %s", other)
+	ip(t, "link set dev t name u netns %s", other)
 	enter(t, other)
 	gone(t, tap, false)
+	at(t, tap, "u")
+	ip(t, "link set dev u name t")
 	waits(t, tap, nil)
 	up(t, "t")
 	device = openPacketOn(t, "t")
@@ -616,6 +659,9 @@ func TestTapDownUpMovedDeleted(t *testing.T) {
 	eventually(t, tap, vnet.ErrGone)
 	refused(t, tap, vnet.Gone)
 	gone(t, tap, true)
+	if _, _, err := tap.Device(); err != vnet.ErrGone {
+		t.Errorf("where it is: %v, want %v", err, vnet.ErrGone)
+	}
 }
 
 func TestMacvtapDownUpMovedDeleted(t *testing.T) {

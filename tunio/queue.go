@@ -2,6 +2,7 @@ package tunio
 
 import (
 	"cmp"
+	"os"
 	"sync"
 	"time"
 
@@ -183,6 +184,30 @@ func (q *Queue) Gone() bool {
 		return unix.IoctlIfreq(q.fd, unix.TUNGETIFF, new(unix.Ifreq)) == unix.EBADFD
 	}
 	return q.state() == vnet.ErrGone
+}
+
+// Device tells where the device of a tap is now: by which name, and in which network
+// namespace, whose file is the caller's to close. vnet.ErrGone says that it was
+// deleted. CAP_NET_ADMIN is needed in that namespace.
+func (q *Queue) Device() (name string, ns *os.File, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return "", nil, vnet.ErrGone
+	}
+	ifr := new(unix.Ifreq)
+	err = unix.IoctlIfreq(q.fd, unix.TUNGETIFF, ifr)
+	fd := -1
+	if err == nil {
+		fd, err = unix.IoctlRetInt(q.fd, unix.TUNGETDEVNETNS)
+	}
+	switch {
+	case err == unix.EBADFD: // see Gone
+		return "", nil, vnet.ErrGone
+	case err != nil:
+		return "", nil, &OpError{"find", q.name, err, ""}
+	}
+	return ifr.Name(), os.NewFile(uintptr(fd), "network namespace of "+q.name), nil
 }
 
 // ReadBatch resets b and fills it with what is there; if nothing is, it waits.

@@ -215,6 +215,32 @@ func TestMovedTapIsLeftAlone(t *testing.T) {
 	s.says(1, "port=x", "the device is gone")
 }
 
+// TestNamesakeOfATap: the port goes by the name of its device. Another tap that gets
+// the name, while the first one is elsewhere or called otherwise, takes its place.
+func TestNamesakeOfATap(t *testing.T) {
+	for name, lead := range map[string]string{
+		"moved":   "ip link set tX netns $AWAY; ip -n $AWAY link set tX up; ",
+		"renamed": "ip link set tX down; ip link set tX name tY; ip link set tY up; ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			x := b.cabled("a", netns.Link{})
+			away := b.Namespace("away")
+			away.Silent()
+			b.built()
+			s := run(t, b.sw, "a=packet:vA", "x=tap:tX")
+			shell(t, b.sw, strings.ReplaceAll(lead, "$AWAY", away.Name)+
+				"ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up")
+			from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, b.sw, "tX")
+			to.until("a frame to come out of the new tap", func() bool {
+				from.send(vnet.Frame{Head: marker()})
+				return len(to.seen) > 0
+			})
+			s.says(2, "port=x", "port is up")
+		})
+	}
+}
+
 // TestOwnDevicesAreRemovedAlsoAfterAMove: what Sluice made and somebody moved away
 // and back is still its own.
 func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {

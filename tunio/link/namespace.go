@@ -142,6 +142,9 @@ func (n *Namespace) Alive() bool {
 // Same reports whether both are one namespace.
 func (n *Namespace) Same(o *Namespace) bool { return n.fd.Equal(o.fd) }
 
+// Is reports whether the namespace file ns stands for this namespace.
+func (n *Namespace) Is(ns *os.File) bool { return n.fd.Equal(netns.NsHandle(ns.Fd())) }
+
 // Close lets go of the namespace. Its Watchers are closed by their owners.
 func (n *Namespace) Close() error {
 	if n.route != nil {

@@ -395,8 +395,7 @@ func (p *port) follow() {
 		p.say(err.Error())
 		return
 	}
-	if p.queues != nil && (p.gone || p.parked && p.queues[0].Gone() ||
-		f.Index != p.index && p.spec.Kind != portspec.Tap) {
+	if p.queues != nil && (p.gone || p.replaced(f)) {
 		p.release()
 	}
 	if p.queues == nil || p.parked {
@@ -431,6 +430,25 @@ func (p *port) follow() {
 		return
 	}
 	p.say(up)
+}
+
+// replaced reports whether the netdev that f describes, which has the device's name,
+// is another than the queues were opened on.
+func (p *port) replaced(f *link.Facts) bool {
+	switch {
+	case f.Index == p.index && !p.parked:
+		return false
+	case p.spec.Kind != portspec.Tap:
+		return true
+	}
+	// A tap that was moved away and back has another index, and its queues work on.
+	// While it is away its name may be another's.
+	name, ns, err := p.queues[0].Device()
+	if err != nil {
+		return true
+	}
+	defer ns.Close()
+	return name != p.spec.Device || !p.ns.ns.Is(ns)
 }
 
 const up = "up"
@@ -495,7 +513,8 @@ func (p *port) queueDrops() (n uint64) {
 func (p *port) state() state {
 	s := state{up: p.sw.Up(), limits: p.sw.Limits(), kernelDrops: p.lost + p.queueDrops()}
 	if p.queues != nil && p.ns.ns != nil {
-		if f, err := p.ns.ns.Get(p.spec.Device); err == nil {
+		// Another netdev may have the name by now.
+		if f, err := p.ns.ns.Get(p.spec.Device); err == nil && f.Index == p.index {
 			d, b := f.Drops, p.base
 			s.kernelDrops += d.Rx - b.Rx + d.Tx - b.Tx + d.RxMissed - b.RxMissed
 		}
