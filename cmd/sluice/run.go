@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -95,6 +97,9 @@ func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
 		return err
 	}
 	defer out.Close()
+	// Whoever reads the log may go away. That must not end the switch, above all not
+	// before it has removed what it made: such writes just fail.
+	signal.Ignore(syscall.SIGPIPE)
 	sum, err := run.Run(c.Context(), run.Options{
 		Ports: ports,
 		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),

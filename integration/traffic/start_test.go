@@ -74,6 +74,33 @@ func TestSummaryOnStandardOutput(t *testing.T) {
 	}
 }
 
+// TestReaderOfTheOutputGoes: that nobody reads what it prints is no reason to end, nor
+// to leave what it made behind.
+func TestReaderOfTheOutputGoes(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	b.built()
+	before := netdevs(t, b.sw)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	p, err := b.sw.Start(t.Context(), w, "sh", "-c", `exec "$@" 2>&1`, "sh", netnstest.Binary(t),
+		"run", "-p", "m=macvtap:m0,lower=vA", "-p", "a=packet:vA,gso_max_size=200000")
+	w.Close()
+	netnstest.Need(t, err)
+	wait(t, "the macvtap", func() bool {
+		return strings.Contains(netdevs(t, b.sw), "m0")
+	})
+	if err := p.Interrupt(patience); err != nil {
+		t.Error(err)
+	}
+	if after := netdevs(t, b.sw); after != before {
+		t.Errorf("left\n%sof\n%s", after, before)
+	}
+}
+
 // TestUsage: a command line that makes no sense is exit code 2 and a message that
 // says what would.
 func TestUsage(t *testing.T) {
