@@ -12,6 +12,7 @@ import (
 
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
+	"sluice/tunio/release"
 	"sluice/vnet"
 	"sluice/vnet/vnettest"
 )
@@ -178,12 +179,35 @@ func (k *kernel) packets(t testing.TB, frames ...vnet.Frame) [][]byte {
 	return answered(t, frames, k.wire(t, frames...))
 }
 
-// answered is the packets of all answers, none of which may be a refusal.
+// since reports whether the kernel is of this release or later.
+func since(major, minor int) bool { return release.Since(release.Current(), major, minor) }
+
+// mayRefuse is why this kernel is right to refuse f with err, or empty.
+func mayRefuse(f *vnet.Frame, err error) string {
+	switch {
+	case errors.Is(err, unix.EMSGSIZE) && f.Len() > vnet.LegacyGSOMaxSize && !since(6, 6):
+		return "a tap takes frames of more than 17 pages since Linux 6.6 (alloc_skb_with_frags)"
+	case errors.Is(err, unix.EINVAL) && f.Hdr.GSO.Type() == vnet.GSOUDPL4 && !since(6, 2):
+		return "a tap takes USO since Linux 6.2"
+	}
+	return ""
+}
+
+// refused ends t where the kernel refuses a frame: as skipped where it is right to.
+func refused(t testing.TB, f *vnet.Frame, err error) {
+	t.Helper()
+	if why := mayRefuse(f, err); why != "" {
+		t.Skip(why)
+	}
+	t.Fatalf("the kernel refuses a frame with header %+v: %v", f.Hdr, err)
+}
+
+// answered is the packets of all answers. A refusal ends t.
 func answered(t testing.TB, frames []vnet.Frame, answers []answer) (packets [][]byte) {
 	t.Helper()
 	for i, a := range answers {
 		if a.err != nil {
-			t.Fatalf("the kernel refuses frame %d, header %+v: %v", i, frames[i].Hdr, a.err)
+			refused(t, &frames[i], a.err)
 		}
 		packets = append(packets, a.packets...)
 	}

@@ -82,7 +82,7 @@ func (r *receiver) take(t *testing.T, v6 bool, frames ...vnet.Frame) (packets []
 	buffer := make([]byte, vnet.MaxFrame)
 	for i := range frames {
 		if err := inject(r.tap, &frames[i]); err != nil {
-			t.Fatalf("the kernel refuses frame %d, header %+v: %v", i, frames[i].Hdr, err)
+			refused(t, &frames[i], err)
 		}
 		for {
 			n, err := unix.Read(socket, buffer)

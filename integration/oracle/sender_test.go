@@ -52,6 +52,9 @@ func TestSegmentOfWhatAKernelSends(t *testing.T) {
 				if f.Len() > vnet.LegacyGSOMaxSize {
 					kind = &big
 				}
+				if kind == &big && !since(6, 6) {
+					continue // it sends IPv6 ones, and a tap does not take them
+				}
 				if f.Hdr.GSO == vnet.GSONone || *kind == each {
 					continue
 				}
@@ -66,7 +69,7 @@ func TestSegmentOfWhatAKernelSends(t *testing.T) {
 					{4000, vnet.MaxSegments, vnet.FormNone},
 				})
 			}
-			if big == 0 || small == 0 {
+			if big == 0 && since(6, 6) || small == 0 {
 				t.Errorf("%d super-packets above 64 KiB and %d others; want some", big, small)
 			}
 		})

@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 	"tunio":         {module + "vnet", sys},
 	"tunio/tuntest": {module + "vnet", module + "tunio", sys},
 	"tunio/link":    {module + "vnet", module + "tunio/...", anyForeign},
-	"tunio/probe":   {module + "vnet", module + "tunio", anyForeign},
+	"tunio/probe":   {module + "vnet", module + "tunio/...", anyForeign},
 	"integration":   {module + "vnet/...", module + "summary", module + "integration/...", anyForeign},
 	"cmd/sluice":    {module + "...", anyForeign},
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/tunio/release"
 )
 
 const arp = 0x0806
@@ -65,7 +67,20 @@ func (d *dropped) check(t *testing.T) {
 	}
 }
 
+// needTCX ends a test on a kernel that has no tcx, once HostDrop has said so.
+func needTCX(t *testing.T) {
+	t.Helper()
+	if release.Since(release.Current(), 6, 6) {
+		return
+	}
+	if _, err := HostDrop(1); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("error %v, want errors.ErrUnsupported", err)
+	}
+	t.Skip("tcx came with Linux 6.6")
+}
+
 func TestHostDropLeavesFramesToPacketSocketsOnly(t *testing.T) {
+	needTCX(t)
 	n, peer := newNamespace(t), newNamespace(t)
 	n.ip(t, "link add v0 type veth peer name v0 netns "+peer.name)
 	n.ip(t, "addr add 192.0.2.1/24 dev v0")
@@ -84,6 +99,7 @@ func TestHostDropLeavesFramesToPacketSocketsOnly(t *testing.T) {
 }
 
 func TestHostDropGoesAlongWithAMovedNetdev(t *testing.T) {
+	needTCX(t)
 	n, peer, third := newNamespace(t), newNamespace(t), newNamespace(t)
 	n.ip(t, "link add v0 type veth peer name v0 netns "+peer.name)
 	peer.ip(t, "link set v0 up")
@@ -110,6 +126,7 @@ func TestHostDropGoesAlongWithAMovedNetdev(t *testing.T) {
 }
 
 func TestHostDropOfNoNetdev(t *testing.T) {
+	needTCX(t)
 	n := newNamespace(t)
 	err := n.Do(func() error { _, err := HostDrop(4711); return err })
 	if !errors.Is(err, unix.ENODEV) {

@@ -7,15 +7,15 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/tunio/release"
 )
 
 // Run tries the kernel. It needs CAP_SYS_ADMIN, to make a network namespace, and
 // /dev/net/tun for the TAP; what it lacks, Result.Why tells. It takes some tens of
 // milliseconds, most of them for the namespace.
 func Run() Result {
-	var u unix.Utsname
-	_ = unix.Uname(&u) // fails for a bad pointer only
-	r := Result{Release: unix.ByteSliceToString(u.Release[:])}
+	r := Result{Release: release.Current()}
 	r.Tap, r.Packet = byRelease(r.Release)
 	var err error
 	onThread(func() { err = r.try() })

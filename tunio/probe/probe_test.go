@@ -26,6 +26,14 @@ func TestProbeFindsWhatWasMeasuredOnThisRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	tap, packet := byRelease(release)
+	if !tap.IPv4 { // 17 pages and the headers: what the longest write is depends on these
+		for _, found := range []*Ability{&r.Tap, &r.Packet} {
+			if found.MaxWrite < legacyMaxFrame || found.MaxWrite >= bigPayload {
+				t.Errorf("%s: longest write %d", release, found.MaxWrite)
+			}
+			found.MaxWrite = legacyMaxFrame
+		}
+	}
 	if r.Tap != tap || r.Packet != packet {
 		t.Errorf("%s: found tap %+v, packet %+v, want %+v, %+v", release, r.Tap, r.Packet, tap, packet)
 	}

@@ -1,9 +1,7 @@
 package probe
 
 import (
-	"strconv"
-	"strings"
-
+	"sluice/tunio/release"
 	"sluice/vnet"
 )
 
@@ -35,13 +33,12 @@ type Result struct {
 // alloc_skb_with_frags takes more than 17 pages, and 7.0 did away with the
 // hop-by-hop header. Up to 6.19 no form survives a packet socket: ipv6_gso_segment
 // takes the header off before it finds that there is nothing to cut.
-func byRelease(release string) (tap, packet Ability) {
-	major, minor := version(release)
+func byRelease(running string) (tap, packet Ability) {
 	switch {
-	case major >= 7:
+	case release.Since(running, 7, 0):
 		a := Ability{IPv4: true, IPv6: vnet.FormPlain, MaxWrite: vnet.MaxFrame}
 		return a, a
-	case major == 6 && minor >= 6:
+	case release.Since(running, 6, 6):
 		return Ability{IPv4: true, IPv6: vnet.FormHBH, MaxWrite: vnet.MaxFrame},
 			Ability{IPv4: true, IPv6: vnet.FormNone, MaxWrite: vnet.MaxFrame}
 	}
@@ -52,19 +49,3 @@ func byRelease(release string) (tap, packet Ability) {
 // legacyMaxFrame is the longest super-packet below the limit that every kernel
 // knows, and what every kernel takes in one write.
 const legacyMaxFrame = vnet.LegacyGSOMaxSize - 1
-
-// version is the first two numbers of a release such as 6.18.44-amd64; 0, 0 if it
-// has none.
-func version(release string) (major, minor int) {
-	first, rest, _ := strings.Cut(release, ".")
-	second := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
-	if second >= 0 {
-		rest = rest[:second]
-	}
-	major, err := strconv.Atoi(first)
-	if err != nil {
-		return 0, 0
-	}
-	minor, _ = strconv.Atoi(rest)
-	return major, minor
-}

@@ -41,7 +41,7 @@ func TestAcceptance(t *testing.T) {
 	for _, f := range r.Fates {
 		want := Whole
 		if f.Length > Legacy {
-			want = Expected(r.Release, f.Way, f.Form)
+			want = expected(r.Release, f.Way, f.Form)
 		}
 		if f.Outcome != want {
 			t.Errorf("%s: %d bytes of %s: %s, want %s", f.Way, f.Length, f.Form, f.Outcome, want)
@@ -54,7 +54,7 @@ func TestAcceptance(t *testing.T) {
 		Tap: found.Tap, Packet: found.Packet, Macvtap: found.Packet,
 	} {
 		want := r.ability(way)
-		if Expected(r.Release, way, IPv4) == TooLong {
+		if expected(r.Release, way, IPv4) == TooLong {
 			want.MaxWrite = ability.MaxWrite // 17 pages and the headers, more or less
 		}
 		if ability != want || ability.MaxWrite < Legacy {

@@ -4,9 +4,9 @@
 // form. Then it has `sluice run` carry TCP over the same devices, and notes the
 // greatest frames that came in and went out.
 //
-// Its tests compare the answers with Expected, so that a kernel that differs is
-// found by them, on this machine and in the guests of package kernels.
-// Its code outside of the tests is the report that these write for that package.
+// The test compares the answers with what was measured on such kernels, so that one
+// that differs is found, on this machine and in the guests of package kernels. What
+// is not the test is the report that it writes for that package.
 //
 // # How it asks
 //

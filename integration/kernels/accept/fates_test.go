@@ -13,6 +13,7 @@ import (
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
 	"sluice/tunio"
+	"sluice/tunio/release"
 	"sluice/vnet"
 	"sluice/vnet/vnettest"
 )
@@ -232,4 +233,22 @@ func fates(t *testing.T) (all []Fate) {
 		}
 	}
 	return all
+}
+
+// expected is what becomes of all frames above 64 KiB: as it was measured on 6.1,
+// 6.12, 6.18 and 7.3; where it changed in between was read in the kernel's history
+// (see package probe).
+func expected(kernel, way, form string) string {
+	plain := release.Since(kernel, 7, 0) // IPv6 goes without the jumbo option
+	switch {
+	case !release.Since(kernel, 6, 6): // alloc_skb_with_frags takes 17 pages
+		return TooLong
+	case way == Narrow && plain && form == HBH:
+		return Lost // to the kernel an option like any other, which each segment keeps
+	case way == Narrow:
+		return Cut
+	case plain, form == IPv4, way == Tap && form == HBH:
+		return Whole
+	}
+	return Lost
 }

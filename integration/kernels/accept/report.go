@@ -67,30 +67,6 @@ var Big = []int{70000, 131072, 262144, 400000, 500000, 524279}
 // Legacy is the longest frame that every kernel and every netdev takes.
 const Legacy = 65535
 
-// Expected is what becomes of all frames above 64 KiB: as it was measured on 6.1,
-// 6.12, 6.18 and 7.3; where it changed in between was read in the kernel's history
-// (see package probe).
-func Expected(release, way, form string) string {
-	switch v := version(release); {
-	case v < 6_006: // alloc_skb_with_frags takes 17 pages
-		return TooLong
-	case way == Narrow && v >= 7_000 && form == HBH:
-		return Lost // to the kernel an option like any other, which each segment keeps
-	case way == Narrow:
-		return Cut
-	case v >= 7_000, form == IPv4, way == Tap && form == HBH:
-		return Whole
-	}
-	return Lost
-}
-
-// version is the first two numbers of a release, 6012 for 6.12.
-func version(release string) int {
-	var major, minor int
-	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // what it is not stays 0
-	return major*1000 + minor
-}
-
 // Greatest is the length of the longest frame that arrived whole.
 func (r *Report) Greatest(way, form string) (n int) {
 	for _, f := range r.Fates {
