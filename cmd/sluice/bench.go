@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -70,24 +68,23 @@ func newBenchCommand() *cobra.Command {
 				return fmt.Errorf("bench: find the sluice executable: %w", err)
 			}
 			config.Log = c.ErrOrStderr()
-			out, err := openReport(file)
+			out, err := openOutput("--json", file)
 			if err != nil {
-				return fmt.Errorf("bench: %w", err)
+				return err
 			}
 			report, err := bench.Run(c.Context(), config)
-			if report == nil {
-				return errors.Join(err, out.Close())
+			if report != nil {
+				err = errors.Join(err, report.WriteTable(c.OutOrStdout()), out.write(report))
 			}
-			err = errors.Join(err, report.WriteTable(c.OutOrStdout()))
-			return errors.Join(err, writeReport(out, report))
+			return out.close(err)
 		},
 	}
 	f := c.Flags()
 	f.BoolVar(&quick, "quick", false, fmt.Sprintf(
 		"short: %d rounds of %d s unless --rounds or --seconds say otherwise", quickRounds, quickSeconds))
 	f.StringVar(&file, "json", "", "also write the report to `FILE`, as JSON")
-	f.IntVar(&config.Rounds, "rounds", benchRounds, "samples of each case")
-	f.IntVar(&config.Seconds, "seconds", benchSeconds, "length of a sample")
+	f.IntVar(&config.Rounds, "rounds", benchRounds, "`NUMBER` of samples of each case")
+	f.IntVar(&config.Seconds, "seconds", benchSeconds, "length of a sample, in `SECONDS`")
 	f.StringSliceVar(&config.Paths, "path", nil,
 		"measure only this `PATH` ("+strings.Join(bench.Paths, ", ")+"); may be given again")
 	f.StringVar(&config.Congestion, "congestion", "",
@@ -108,32 +105,4 @@ func checkBench(c *bench.Config) error {
 		}
 	}
 	return nil
-}
-
-// openReport opens the report's file before minutes are spent on measuring, and
-// leaves what it holds until there is something new. Without a name it answers a
-// writer that keeps nothing.
-func openReport(name string) (io.WriteCloser, error) {
-	if name == "" {
-		return discard{io.Discard}, nil
-	}
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
-}
-
-type discard struct{ io.Writer }
-
-func (discard) Close() error { return nil }
-
-// writeReport writes the report in place of what the file held, and closes it.
-func writeReport(w io.WriteCloser, report *bench.Report) error {
-	text, err := json.MarshalIndent(report, "", "  ")
-	if f, ok := w.(*os.File); ok && err == nil {
-		if info, statErr := f.Stat(); statErr == nil && info.Mode().IsRegular() {
-			err = f.Truncate(0)
-		}
-	}
-	if err == nil {
-		_, err = w.Write(append(text, '\n'))
-	}
-	return errors.Join(err, w.Close())
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +20,7 @@ const runExample = `  # two namespaces' veths, the second behind a 64 KiB limit
   # a veth and a TAP that Sluice creates in namespace B
   sluice run -p a=packet:vA -p b=tap:tB,netns=B --summary out.json`
 
-const portHelp = `a port: NAME=KIND:DEVICE[,key=value...]; give it once for each port.
+const portHelp = "a `PORT`: " + `NAME=KIND:DEVICE[,key=value...]; give -p once for each port.
 KIND is tap (created if missing), packet (an existing netdev) or macvtap
 (an existing one, or created over lower=NETDEV). Keys:
   netns=NAME           tap: the namespace it lives in
@@ -31,12 +30,12 @@ KIND is tap (created if missing), packet (an existing netdev) or macvtap
   gso_max_size=N       super-packets sent are shorter than this
   gso_ipv4_max_size=N  the same, for IPv4
   gso_max_segs=N       and stand for at most this many segments
-  oversize=HOW         resegment (default), segment or pass: what becomes of a
-                       super-packet that is not
+  oversize=HOW         what becomes of a longer super-packet: resegment (default:
+                       the fewest chunks that fit), segment (MSS-size packets) or
+                       pass (the kernel gets it whole)
   offload=WHAT         auto (default), full, csum or none: what the receiver takes
-  host=HOW             packet: drop (default) or keep what it receives from or for
-                       the host's own stack
-`
+  host=HOW             packet: does the host's own stack see the frames too: drop
+                       (no; default where it has no address there) or keep (yes)`
 
 func newRunCommand() *cobra.Command {
 	var args []string
@@ -55,16 +54,20 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVarP(&args, "port", "p", nil, portHelp)
-	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end; - is standard output")
+	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end")
 	return c
 }
 
-// noArgs is cobra.NoArgs as a usage error.
+// noArgs is a usage error for arguments that are no flags.
 func noArgs(c *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(c, args); err != nil {
-		return usageError{err}
+	switch {
+	case len(args) == 0:
+		return nil
+	case c.HasSubCommands():
+		return usageError{fmt.Errorf("no command %q: `%s --help` lists them", args[0], c.CommandPath())}
 	}
-	return nil
+	return usageError{fmt.Errorf("%s: argument %q is out of place: `%s --help` lists the flags, and each port needs its own -p",
+		c.CommandPath(), args[0], c.CommandPath())}
 }
 
 // parsePorts reads the -p arguments and checks them against each other.
@@ -92,11 +95,10 @@ func parsePorts(args []string) ([]portspec.Port, error) {
 }
 
 func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
-	out, err := openSummary(file)
+	out, err := openOutput("--summary", file)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
 	// Whoever reads the log may go away. That must not end the switch, above all not
 	// before it has removed what it made: such writes just fail.
 	signal.Ignore(syscall.SIGPIPE)
@@ -105,21 +107,8 @@ func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
 		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Ready: func() { fmt.Println("ready") },
 	})
-	if sum != nil && out != nil {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		err = errors.Join(err, e.Encode(sum))
+	if sum != nil {
+		err = errors.Join(err, out.write(sum))
 	}
-	return err
-}
-
-// openSummary opens the file before there is anything to lose; nil for no file.
-func openSummary(name string) (*os.File, error) {
-	switch name {
-	case "":
-		return nil, nil
-	case "-":
-		return os.Stdout, nil
-	}
-	return os.Create(name)
+	return out.close(err)
 }

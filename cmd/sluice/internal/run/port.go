@@ -230,6 +230,7 @@ func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
 	if err != nil {
 		return err
 	}
+	p.warnLess(limits, f)
 	qs := make([]dataplane.Queue, len(queues))
 	for i, q := range queues {
 		qs[i] = queue{q}
@@ -270,22 +271,24 @@ func (p *port) raise(f *link.Facts) (*link.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := c.After
-	if got.GSOMaxSize < want.GSOMaxSize || got.GSOIPv4MaxSize < want.GSOIPv4MaxSize || got.GSOMaxSegs < want.GSOMaxSegs ||
-		got.GROMaxSize < want.GROMaxSize || got.GROIPv4MaxSize < want.GROIPv4MaxSize {
-		p.warnOnce("the kernel grants less than was asked for: using what it grants",
-			"gso_max_size", p.granted(got).GSOMaxSize, "gso_ipv4_max_size", p.granted(got).GSOIPv4MaxSize,
-			"gso_max_segs", got.GSOMaxSegs, "tso_max_size", f.TSOMaxSize, "tso_max_segs", f.TSOMaxSegs)
-	}
 	return p.ns.ns.Get(s.Device)
 }
 
-// granted are the sizes that the port's gso keys stand for.
-func (p *port) granted(s link.Sizes) link.Sizes {
-	if p.spec.Kind == portspec.Tap {
-		s.GSOMaxSize, s.GSOIPv4MaxSize = s.GROMaxSize, s.GROIPv4MaxSize
+// warnLess warns, once, of a limit that is lower than the one asked for: the kernel
+// did not grant it, or a macvtap's lower netdev has a lower one.
+func (p *port) warnLess(l vnet.Limits, f *link.Facts) {
+	s := p.spec
+	if l.GSOMaxSize >= s.GSOMaxSize && l.GSOIPv4MaxSize >= s.GSOIPv4MaxSize && l.GSOMaxSegs >= s.GSOMaxSegs {
+		return
 	}
-	return s
+	args := []any{
+		"gso_max_size", l.GSOMaxSize, "gso_ipv4_max_size", l.GSOIPv4MaxSize, "gso_max_segs", l.GSOMaxSegs,
+		"tso_max_size", f.TSOMaxSize, "tso_max_segs", f.TSOMaxSegs,
+	}
+	if s.Kind == portspec.Macvtap {
+		args = append(args, "hint", "the lower netdev's limits hold too: raise those with `ip link set`")
+	}
+	p.warnOnce("the device takes less than was asked for: using what it takes", args...)
 }
 
 // hide keeps what the netdev receives from the host's own stack, unless that would

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// output is a file that a command writes its data to when it is done. It is opened
+// before there is anything to lose, and keeps what it holds until then. The zero
+// value, for a flag that was not given, keeps nothing.
+type output struct{ file *os.File }
+
+// openOutput opens the file that a flag names; no name, no file.
+func openOutput(flag, name string) (output, error) {
+	if name == "" {
+		return output{}, nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return output{}, fmt.Errorf("%s: %w", flag, err)
+	}
+	return output{f}, nil
+}
+
+// write writes v, as JSON, in place of what the file held.
+func (o output) write(v any) error {
+	if o.file == nil {
+		return nil
+	}
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if info, err := o.file.Stat(); err == nil && info.Mode().IsRegular() {
+		if err := o.file.Truncate(0); err != nil {
+			return err
+		}
+	}
+	_, err = o.file.Write(append(text, '\n'))
+	return err
+}
+
+// close closes the file and adds to err what is wrong with that.
+func (o output) close(err error) error {
+	if o.file == nil {
+		return err
+	}
+	return errors.Join(err, o.file.Close())
+}
