@@ -36,12 +36,12 @@ func Run(ctx context.Context, o Options) (_ *summary.Summary, err error) {
 		wake:  make(chan struct{}, 1),
 		names: map[string]*namespace{},
 	}
-	if !r.probe.Probed {
-		r.log.Warn("this kernel was not probed: going by its release", "release", r.probe.Release, "why", r.probe.Why)
-	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(o.Ports); err != nil {
 		return nil, err
+	}
+	if !r.probe.Probed {
+		r.log.Warn("this kernel was not probed: going by its release", "release", r.probe.Release, "why", r.probe.Why)
 	}
 	o.Ready()
 	r.loop(ctx)
