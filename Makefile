@@ -7,7 +7,7 @@ FUZZTIME ?= 60s
 REQUIRE := $(if $(filter 0,$(shell id -u)),1,)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test kernels check integration fuzz bench demo clean
+.PHONY: help deps build test kernels check integration vm fuzz bench demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ integration: deps ## only the tests with real traffic through real kernels
 
 kernels: deps ## the tests of the kernel in a guest of each kernel; prints what each takes; half an hour
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/kernels -kernels
+
+vm: deps ## all tests between guests under QEMU: 15 minutes where they are emulated
+	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/guests -full
 
 check: deps ## format, vet, staticcheck, tests under the race detector, every benchmark once
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }

@@ -47,3 +47,25 @@ func TestTwoGuests(t *testing.T) {
 	}
 	corrupt(t, b)
 }
+
+// TestOldGuest: a guest with a kernel that knows no USO, beside one that does.
+func TestOldGuest(t *testing.T) {
+	onlyFull(t)
+	b := newBed(t)
+	b.guest("a", "6.1", vm.NIC{})
+	b.guest("b", vm.Newest, vm.NIC{})
+	b.run()
+	frames := offloadRow(b)
+	lease(b.guests[1], b.guests[0])
+	lease(b.guests[0], b.guests[1])
+	ports := b.stop()
+	has := map[string]nic{"a": without("host_uso", "guest_uso"), "b": without()}
+	for name, other := range map[string]string{"a": "b", "b": "a"} {
+		checkLimits(t, ports[name], has[name])
+		for _, flow := range flows {
+			checkFlow(t, name, flow, frames[name].Flows[flow], has[other], has[name])
+		}
+		lossless(t, ports[name])
+	}
+	corrupt(t, b)
+}

@@ -1,0 +1,80 @@
+package guests
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"sluice/integration/guests/seen"
+	"sluice/integration/vm"
+)
+
+// TestQueuesAndMTU: with one queue and with four, with frames of 1500 and of 9000 bytes.
+// Of both, one and 1500 are TestTwoGuests.
+func TestQueuesAndMTU(t *testing.T) {
+	onlyFull(t)
+	for _, c := range []struct{ queues, mtu int }{{1, 9000}, {4, 1500}, {4, 9000}} {
+		t.Run(fmt.Sprintf("queues=%d/mtu=%d", c.queues, c.mtu), func(t *testing.T) {
+			b := newBed(t)
+			for _, name := range []string{"a", "b"} {
+				b.guest(name, "6.12", vm.NIC{Queues: c.queues, MTU: c.mtu}, vm.CPUs(min(c.queues, 2)))
+			}
+			x, y := b.guests[0], b.guests[1]
+			b.run(fmt.Sprint("queues=", c.queues))
+			for _, g := range b.guests {
+				if c.queues > 1 { // the driver uses one for each processor
+					g.run(fmt.Sprint("ethtool -L eth0 combined ", c.queues))
+				}
+			}
+			w := y.watch()
+			for _, address := range []string{y.v4, y.v6} {
+				x.ping(address, c.mtu-v6Headers)
+				x.echo(address, c.mtu-v6Headers, 6)
+				atOnce(t, x, address, 2*c.queues)
+			}
+			f := w.stop()
+			for _, flow := range []seen.Flow{seen.TCP4, seen.TCP6} {
+				got := f.Flows[flow]
+				t.Logf("%s: %+v", flow, got)
+				if got.GSO == 0 || got.Max <= max(wholeFrame, c.mtu) {
+					t.Errorf("%s: nothing came whole: %+v", flow, got)
+				}
+			}
+			if got := f.Sum(); got.Plain > c.mtu+14 || got.Plain <= c.mtu-200 {
+				t.Errorf("the longest frame without a GSO type has %d bytes, MTU %d", got.Plain, c.mtu)
+			}
+			used := 0
+			for line := range strings.Lines(y.Run("ethtool", "-S", "eth0")) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+				if strings.HasPrefix(name, "rx") && strings.HasSuffix(name, "packets") && value != "0" {
+					used++
+				}
+			}
+			t.Logf("packets came in on %d queues of %d", used, c.queues)
+			if used < min(c.queues, 2) {
+				t.Errorf("packets came in on %d queues of %d", used, c.queues)
+			}
+			for _, p := range b.stop() {
+				if p.Limits.MTU != c.mtu {
+					t.Errorf("port %s: MTU %d", p.Name, p.Limits.MTU)
+				}
+				lossless(t, p)
+			}
+			corrupt(t, b)
+		})
+	}
+}
+
+// v6Headers are those of IPv6 with UDP or an echo.
+const v6Headers = 48
+
+// atOnce exchanges over n connections.
+func atOnce(t *testing.T, g *guest, address string, n int) {
+	t.Helper()
+	var wait sync.WaitGroup
+	for range n {
+		wait.Go(func() { g.exchange(address, quickSize/4) })
+	}
+	wait.Wait()
+}
