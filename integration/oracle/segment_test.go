@@ -15,6 +15,10 @@ func TestSegmentIsWhatTheKernelMakes(t *testing.T) {
 	}
 }
 
+// leastGSOSize is what some kernels raise a smaller gso_size of TCP to (measured on
+// Debian's 6.1.0-57 and 6.12.117; 6.18.44 does not).
+const leastGSOSize = 8
+
 // sameAll compares what package offload makes of each rule's frame with what the
 // kernel makes of it.
 func sameAll(t *testing.T, k *kernel, rules []rule) {
@@ -26,6 +30,10 @@ func sameAll(t *testing.T, k *kernel, rules []rule) {
 	for i, a := range k.wire(t, asked...) {
 		t.Run(rules[i].name, func(t *testing.T) {
 			want := answered(t, asked[i:i+1], []answer{a})
+			if s := rules[i].spec; !s.UDP && s.GSOSize < leastGSOSize &&
+				len(want) == (len(s.Payload)+leastGSOSize-1)/leastGSOSize {
+				t.Skipf("this kernel raises TCP's gso_size of %d to %d", s.GSOSize, leastGSOSize)
+			}
 			same(t, "package offload", finish(t, rules[i].frame()), want)
 		})
 	}
