@@ -754,7 +754,7 @@ func TestPortsComeAndGoUnderTraffic(t *testing.T) {
 	hello(qa, host1, qb)
 	hello(qb, host2, qa)
 
-	const rounds = 60
+	const rounds = 20
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var sentA, sentB int
@@ -812,7 +812,7 @@ func TestConcurrentDetaches(t *testing.T) {
 	stop := make(chan struct{})
 	var bystander sync.WaitGroup
 	bystander.Go(func() { traffic(qa, stop, nil, frame(tcp4(60000), host1, broadcast)) })
-	for range 10 {
+	for range 3 {
 		var changes, feeders sync.WaitGroup
 		for i := range 3 {
 			p, q := l.port(fmt.Sprintf("p%d", i), withSize(20000))

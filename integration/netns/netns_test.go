@@ -107,7 +107,9 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 		os.Stdout.WriteString("left " + ns.Name + "\n")
 		select {}
 	}
-	netnstest.Need(t, netnstest.New(t).Err())
+	lab := netnstest.New(t)
+	lab.Namespace("able")
+	netnstest.Need(t, lab.Err())
 	child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	child.Env = append(os.Environ(), role+"=1")
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -124,7 +126,7 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 	child.Wait()
 	name, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "left ")
 	if !ok {
-		netnstest.Need(t, errors.New(string(line[:n])))
+		t.Fatalf("the child says %q", line[:n])
 	}
 	file := "/run/netns/" + name
 	if _, err := os.Lstat(file); err != nil {
