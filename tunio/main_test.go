@@ -13,45 +13,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/leaktest"
 	"sluice/vnet"
 )
 
-// TestMain fails the run if a test left a descriptor or a goroutine behind.
-func TestMain(m *testing.M) {
-	// The runtime's own descriptors, and those of the first child process, come once.
-	exec.Command("true").Run()
-	fds, goroutines := openFiles(), runtime.NumGoroutine()
-	code := m.Run()
-	if code == 0 {
-		// Finished goroutines and threads take a moment to go.
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-			n, g := len(openFiles()), runtime.NumGoroutine()
-			if n <= len(fds) && g <= goroutines {
-				break
-			}
-			if time.Now().After(deadline) {
-				fmt.Printf("leak: %d goroutines, were %d; descriptors\n%s\nwere\n%s\n", g, goroutines,
-					strings.Join(openFiles(), "\n"), strings.Join(fds, "\n"))
-				code = 1
-				break
-			}
-		}
-	}
-	os.Exit(code)
-}
-
-// openFiles lists the process's descriptors but the netpoller's, which come with
-// the first use.
-func openFiles() (files []string) {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && target != "anon_inode:[eventpoll]" && target != "anon_inode:[eventfd]" {
-			files = append(files, e.Name()+" "+target)
-		}
-	}
-	return files
-}
+// TestMain fails the run if tests leave descriptors or goroutines behind.
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // need skips t when err is a missing privilege; with SLUICE_REQUIRE=1 it fails.
 func need(t testing.TB, err error) {

@@ -8,32 +8,18 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"sluice/dataplane"
+	"sluice/leaktest"
 	"sluice/summary"
 	"sluice/vnet"
 )
 
-// TestMain fails the run when tests leave goroutines behind.
-func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	end := time.Now().Add(20 * time.Second)
-	for runtime.NumGoroutine() > before && time.Now().Before(end) {
-		time.Sleep(time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); code == 0 && n > before {
-		stacks := make([]byte, 1<<20)
-		fmt.Fprintf(os.Stderr, "goroutines: %d before the tests, %d after\n%s\n",
-			before, n, stacks[:runtime.Stack(stacks, true)])
-		code = 1
-	}
-	os.Exit(code)
-}
+// TestMain fails the run if tests leave descriptors or goroutines behind.
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // deadline bounds a test: no transfer fails for a slow machine.
 const deadline = 2 * time.Minute

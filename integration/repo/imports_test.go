@@ -21,6 +21,7 @@ var arrows = map[string][]string{
 	"offload":       {module + "vnet", "gvisor.dev/gvisor/pkg/tcpip/checksum"},
 	"dataplane":     {module + "vnet", module + "offload", "golang.org/x/sys/cpu"},
 	"summary":       {},
+	"leaktest":      {},
 	"tunio":         {module + "vnet", sys},
 	"tunio/tuntest": {module + "vnet", module + "tunio", sys},
 	"tunio/link":    {module + "vnet", module + "tunio/...", anyForeign},

@@ -6,58 +6,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
-	"runtime/pprof"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/leaktest"
 )
 
-// TestMain fails when tests leave descriptors or goroutines behind.
-func TestMain(m *testing.M) {
-	fds, goroutines := openFDs(), runtime.NumGoroutine()
-	code := m.Run()
-	deadline := time.Now().Add(5 * time.Second)
-	for len(openFDs()) > len(fds) || runtime.NumGoroutine() > goroutines {
-		if time.Now().After(deadline) {
-			fmt.Fprintf(os.Stderr, "left behind: descriptors %v of %v, goroutines %d of %d\n",
-				openFDs(), fds, runtime.NumGoroutine(), goroutines)
-			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-			code = 1
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	os.Exit(code)
-}
-
-// openFDs is what the process has open, but for the runtime's own poller.
-func openFDs() (open []string) {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") {
-			open = append(open, e.Name()+" "+target)
-		}
-	}
-	return open
-}
-
-// needRoot skips a test that needs to make network namespaces; with
-// SLUICE_REQUIRE=1 it fails instead.
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("SLUICE_REQUIRE") == "1" {
-		t.Fatal("SLUICE_REQUIRE=1, but not root")
-	}
-	t.Skip("needs root, to make network namespaces")
-}
+// TestMain fails the run if tests leave descriptors or goroutines behind.
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -71,7 +30,7 @@ var namespaces atomic.Int32
 // addNamespace makes a named network namespace for the time of the test.
 func addNamespace(t testing.TB) string {
 	t.Helper()
-	needRoot(t)
+	leaktest.NeedRoot(t)
 	name := fmt.Sprintf("link%d-%d", os.Getpid(), namespaces.Add(1))
 	run(t, "ip netns add "+name)
 	t.Cleanup(func() {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"sluice/leaktest"
 )
 
 func TestDoRunsInsideAndLeavesNoThreadThere(t *testing.T) {
@@ -88,7 +90,7 @@ func TestAliveGoesByTheName(t *testing.T) {
 }
 
 func TestOpenNamespaceExplains(t *testing.T) {
-	needRoot(t)
+	leaktest.NeedRoot(t)
 	_, err := OpenNamespace("no-such-namespace")
 	if !errors.Is(err, os.ErrNotExist) ||
 		!strings.Contains(err.Error(), "ip netns add no-such-namespace") {

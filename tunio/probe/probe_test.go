@@ -12,12 +12,13 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"sluice/leaktest"
 	"sluice/tunio"
 	"sluice/vnet"
 )
 
 func TestProbeFindsWhatWasMeasuredOnThisRelease(t *testing.T) {
-	needRoot(t)
+	leaktest.NeedRoot(t)
 	release := Run().Release
 	var r Result // all zeros: what is right in the end was found
 	var err error
@@ -55,7 +56,7 @@ func TestProbeFindsWhatWasMeasuredOnThisRelease(t *testing.T) {
 }
 
 func TestRunLeavesNothingBehind(t *testing.T) {
-	needRoot(t)
+	leaktest.NeedRoot(t)
 	settle(t)
 	before := netdevs(t)
 	r := Run()
@@ -143,7 +144,7 @@ func TestOnThreadSparesTheMainThread(t *testing.T) {
 // There is one Ability for both, and Run tries the packet socket alone: a macvtap
 // needs a device node.
 func TestMacvtapDoesWhatAPacketSocketDoes(t *testing.T) {
-	needRoot(t)
+	leaktest.NeedRoot(t)
 	var packet, macvtap Ability
 	var err error
 	onThread(func() { err = tryMacvtap(&packet, &macvtap) })
