@@ -89,7 +89,13 @@ func TestDecide(t *testing.T) {
 	})
 	segs16 := limited(func(l *vnet.Limits) { l.GSOMaxSegs = 16 })
 	maxWrite := limited(func(l *vnet.Limits) { l.MaxWrite = 100000 })
-	badStart := func(f *vnet.Frame) { f.Hdr.CsumStart++ } // Check accepts it, Parse does not
+	// What Check accepts and Parse does not: a TCP header of 16 bytes, and VXLAN's headers
+	// in front of what the checksum covers.
+	malformed := func(f *vnet.Frame) { f.Head[f.Hdr.CsumStart+12] = 4 << 4 }
+	tunnelled := func(f *vnet.Frame) {
+		f.Head[vnet.EthLen+9] = vnet.ProtoUDP
+		f.Hdr.CsumStart += vnet.UDPLen + 8 + vnet.EthLen + vnet.IPv4Len
+	}
 	sctp := func(f *vnet.Frame) { f.Hdr.CsumOffset = vnet.SCTPCsumOffset }
 
 	for _, c := range []struct {
@@ -283,17 +289,22 @@ func TestDecide(t *testing.T) {
 			limits: bigLimits(), want: passes, parsed: true},
 
 		// Malformed frames are found out only where they have to be looked into.
-		{name: "malformed, short enough", spec: tcp4(60000), edit: badStart,
+		{name: "malformed, short enough", spec: tcp4(60000), edit: malformed,
 			limits: bigLimits(), want: passes},
-		{name: "malformed, too long", spec: tcp4(400000), edit: badStart,
+		{name: "in a tunnel", spec: tcp4(60000), edit: tunnelled,
+			limits: bigLimits(), want: dropped(vnet.DropUnsupportedGSO), parsed: true},
+		{name: "IPv4 options might be a tunnel",
+			spec:   with(tcp4(60000), func(s *vnettest.Spec) { s.IPOptions = make([]byte, 20) }),
+			limits: bigLimits(), want: passes, parsed: true},
+		{name: "malformed, too long", spec: tcp4(400000), edit: malformed,
 			limits: withSize(65536), want: dropped(vnet.DropBadGSO), parsed: true},
-		{name: "malformed, without the ability", spec: tcp4(60000), edit: badStart,
+		{name: "malformed, without the ability", spec: tcp4(60000), edit: malformed,
 			limits: noCsum, want: dropped(vnet.DropBadGSO), parsed: true},
-		{name: "malformed, lower MTU", spec: tcp4(60000), edit: badStart,
+		{name: "malformed, lower MTU", spec: tcp4(60000), edit: malformed,
 			limits: mtu(1460), want: dropped(vnet.DropBadGSO), parsed: true},
-		{name: "malformed, many segments", spec: tcp4(60000), edit: badStart,
+		{name: "malformed, many segments", spec: tcp4(60000), edit: malformed,
 			limits: segs16, want: dropped(vnet.DropBadGSO), parsed: true},
-		{name: "malformed, IPv6 with a form", spec: tcp6(400000), edit: badStart,
+		{name: "malformed, IPv6 with a form", spec: tcp6(400000), edit: malformed,
 			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
 		{name: "headers without end, too long",
 			spec: with(tcp6(60000), func(s *vnettest.Spec) {

@@ -24,10 +24,13 @@ const (
 // IP protocol numbers (IANA).
 const (
 	ProtoHopByHop = 0
+	ProtoIPv4     = 4 // in IP
 	ProtoTCP      = 6
 	ProtoUDP      = 17
+	ProtoIPv6     = 41 // in IP
 	ProtoRouting  = 43
 	ProtoFragment = 44
+	ProtoGRE      = 47
 	ProtoDestOpts = 60
 	ProtoSCTP     = 132
 )
@@ -126,7 +129,13 @@ func Parse(f *Frame, l2 *L2, p *Packet) Drop {
 	if f.Hdr.GSO.Type() == GSOUDPL4 {
 		want = ProtoUDP
 	}
-	if p.Proto != want || f.Hdr.Flags&NeedsCsum != 0 && int(f.Hdr.CsumStart) != p.L4 {
+	needs, start := f.Hdr.Flags&NeedsCsum != 0, int(f.Hdr.CsumStart)
+	switch {
+	case carriesTunnel(p.Proto) && needs && start > p.L4:
+		// A packet socket shows a tunnel's super-packet with the GSO type and the checksum
+		// of the packet inside, and no word about the tunnel (virtio_net_hdr_from_skb).
+		return DropUnsupportedGSO
+	case p.Proto != want || needs && start != p.L4:
 		return DropBadGSO
 	}
 	thlen := UDPLen
@@ -146,6 +155,16 @@ func Parse(f *Frame, l2 *L2, p *Packet) Drop {
 		return short(b)
 	}
 	return Keep
+}
+
+// carriesTunnel reports whether a tunnel that the kernel segments may be in an IP
+// packet of that protocol.
+func carriesTunnel(proto uint8) bool {
+	switch proto {
+	case ProtoIPv4, ProtoUDP, ProtoIPv6, ProtoGRE:
+		return true
+	}
+	return false
 }
 
 // ParseNetwork reads the IP header and IPv6's extension headers of a frame that

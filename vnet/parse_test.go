@@ -187,6 +187,11 @@ func TestParseReasons(t *testing.T) {
 		"P24: second fragment":       {udp, func(f *vnet.Frame) { f.Head[21] = 1 }, vnet.DropBadGSO},
 		"P24: IPv6 fragment":         {ext(vnet.ProtoFragment, 1), nil, vnet.DropBadGSO},
 		"UDP under a TCP type":       {v4, func(f *vnet.Frame) { f.Head[23] = 17 }, vnet.DropBadGSO},
+		"in a UDP tunnel": {v4, func(f *vnet.Frame) {
+			f.Head[23] = 17
+			f.Hdr.CsumStart += 50 // VXLAN's headers
+		}, vnet.DropUnsupportedGSO},
+		"UDP in a UDP tunnel":        {udp, func(f *vnet.Frame) { f.Hdr.CsumStart += 50 }, vnet.DropUnsupportedGSO},
 		"TCP under a UDP type":       {udp, func(f *vnet.Frame) { f.Head[23] = 6 }, vnet.DropBadGSO},
 		"data offset 4":              {v4, func(f *vnet.Frame) { f.Head[46] = 0x40 }, vnet.DropBadGSO},
 		"data offset behind the end": {v4, func(f *vnet.Frame) { f.Head = f.Head[:34+31] }, vnet.DropBadGSO},
