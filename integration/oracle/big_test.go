@@ -20,18 +20,24 @@ var bigForms = []struct {
 	{"IPv6 payload length 0", true, vnet.FormPlain},
 }
 
-// needJumbo skips t on a kernel that is no oracle for the jumbo option: from Linux
-// 7.0 on it is an option like any other, and copied into every segment.
+// needJumbo skips t on a kernel that is no oracle for the jumbo option.
 func needJumbo(t *testing.T, k *kernel) {
+	t.Helper()
+	if k.copiesJumbo(t) {
+		t.Skip("this kernel copies the jumbo option into every segment")
+	}
+}
+
+// copiesJumbo reports whether the kernel copies the jumbo option into every segment:
+// from Linux 7.0 on it is an option like any other.
+func (k *kernel) copiesJumbo(t *testing.T) bool {
 	t.Helper()
 	packets := k.packets(t, vnettest.Super(tcp(100000, 1000, family(true))))
 	if len(packets) == 0 {
 		t.Fatal("the kernel sends nothing of a packet with a jumbo option")
 	}
 	const nextHeader = 6
-	if packets[0][vnet.EthLen+nextHeader] == vnet.ProtoHopByHop {
-		t.Skip("this kernel copies the jumbo option into every segment")
-	}
+	return packets[0][vnet.EthLen+nextHeader] == vnet.ProtoHopByHop
 }
 
 // TestSegmentBig cuts frames up to the longest. None has between 516097 and 520192

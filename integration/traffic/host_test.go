@@ -36,9 +36,14 @@ func TestHostStackKeepsOut(t *testing.T) {
 			must(t, b.sw, "ip", "route", "add", x.v4, "dev", "vA")
 			c.prepare(b)
 			b.built()
+			without := !c.answers && !since(6, 6)
 			s := run(t, b.sw, "a=packet:vA"+c.keys, "b=packet:vB"+c.keys)
 			b.exchange(x, y, 1<<20)
-			wantAnswers(t, b, x, hostAddress, c.answers)
+			wantAnswers(t, b, x, hostAddress, c.answers || without)
+			if told := s.lines("level=WARN", "port=a", "tcx needs Linux 6.6") == 1; told != without {
+				t.Errorf("want it told %v that the host answers for want of tcx:\n%s",
+					without, s.logged("level=WARN"))
+			}
 			if n := s.lines("level=WARN", "port=a", "host="); n != c.warnings {
 				t.Errorf("%d warnings, want %d:\n%s", n, c.warnings, s.logged("level=WARN"))
 			}
@@ -95,7 +100,7 @@ func TestKilledSwitchLeavesTheHostAlone(t *testing.T) {
 	b.built()
 	s := launch(t, b.sw, "a=packet:vA", "b=packet:vB", "c=tap:t0")
 	s.until("ready", func() bool { return s.out.String() == "ready\n" })
-	wantAnswers(t, b, x, hostAddress, false)
+	wantAnswers(t, b, x, hostAddress, !since(6, 6)) // for want of tcx
 	s.Kill()
 	wantAnswers(t, b, x, hostAddress, true)
 	if _, err := b.sw.Link("t0"); err == nil {

@@ -116,6 +116,9 @@ func TestPassLeavesItToTheKernel(t *testing.T) {
 // TestSizesAreRaisedAndPutBack: what is above the netdev's sizes is set there, and
 // taken back at the end if nobody else has changed it.
 func TestSizesAreRaisedAndPutBack(t *testing.T) {
+	if !since(6, 3) {
+		t.Skip("sizes for IPv4 came with Linux 6.3")
+	}
 	type sizes struct{ gso, gso4, segs, gro, gro4 uint32 }
 	of := func(ns *netns.Namespace, device string) sizes {
 		a := link(t, ns, device)

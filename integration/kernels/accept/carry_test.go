@@ -18,14 +18,6 @@ import (
 // transfer is how many bytes of TCP cross the switch, each way.
 const transfer = 16 << 20
 
-// eager makes TCP send the greatest frames at once: those of a slow machine would
-// stay small (tcp_tso_autosize in net/ipv4/tcp_output.c).
-var eager = map[string]string{
-	"net.ipv4.tcp_tso_rtt_log": "20", // a round trip of up to a second counts as short
-	"net.ipv4.tcp_rmem":        "4096 4194304 33554432",
-	"net.ipv4.tcp_wmem":        "4096 4194304 33554432",
-}
-
 // cable is what is between host a and the switch, and between the switch and host b.
 type cable struct{ from, to string }
 
@@ -42,9 +34,7 @@ func carry(t *testing.T, c cable, v6 bool) Carried {
 	hosts, ports := map[string]*netns.Namespace{}, []string{}
 	for name, kind := range map[string]string{"a": c.from, "b": c.to} {
 		h := lab.Namespace(name)
-		for key, value := range eager {
-			h.Sysctl(key, value)
-		}
+		h.Eager()
 		hosts[name] = h
 		size := wide
 		switch kind {
