@@ -133,7 +133,12 @@ func setBuffer(fd, force, plain, size int) {
 // one makes the group, with a number that nobody in the namespace has, which is
 // the result.
 func joinFanout(q *Queue, first bool, group int) (int, error) {
-	// The group's own flag replaces the sockets' PACKET_IGNORE_OUTGOING (fanout_add).
+	// The group's own flag replaces the sockets' PACKET_IGNORE_OUTGOING (fanout_add). Not
+	// every kernel knows it, and none says so: Debian's 6.1.0-57 was seen to hand the
+	// group what leaves.
+	if err := refuseOutgoing(q.fd); err != nil {
+		return 0, &OpError{"filter what leaves through", q.name, err, ""}
+	}
 	value := unix.PACKET_FANOUT_HASH | unix.PACKET_FANOUT_FLAG_IGNORE_OUTGOING
 	if first {
 		value |= unix.PACKET_FANOUT_FLAG_UNIQUEID
@@ -148,6 +153,23 @@ func joinFanout(q *Queue, first bool, group int) (int, error) {
 		return 0, &OpError{"share among queues", q.name, err, "ip link set dev " + q.name + " up"}
 	}
 	return group, nil
+}
+
+// refuseOutgoing makes a packet socket filter out the frames that leave through its
+// device. One alone need not be asked for: PACKET_IGNORE_OUTGOING is cheaper.
+func refuseOutgoing(fd int) error {
+	const (
+		whole     = 1<<32 - 1
+		frameType = whole - 0x1000 + 1 + 4 // SKF_AD_OFF + SKF_AD_PKTTYPE in linux/filter.h
+	)
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: frameType},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_OUTGOING, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+		{Code: unix.BPF_RET | unix.BPF_K, K: whole},
+	}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
 // packetState is nil if the device of a packet socket is up, else vnet.ErrDown, or
