@@ -17,7 +17,8 @@ func openOutput(flag, name string) (output, error) {
 	if name == "" {
 		return output{}, nil
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	// O_RDWR: a FIFO is not waited for until somebody reads it, deaf to SIGTERM.
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return output{}, fmt.Errorf("%s: %w", flag, err)
 	}

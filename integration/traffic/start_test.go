@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,33 @@ func TestSummaryOnStandardOutput(t *testing.T) {
 	text, ready := strings.CutPrefix(out.String(), "ready\n")
 	if !ready || !json.Valid([]byte(text)) {
 		t.Errorf("it printed %q", out.String())
+	}
+}
+
+// TestSummaryToAFIFO that nobody reads yet keeps the switch neither from its work nor
+// from its end.
+func TestSummaryToAFIFO(t *testing.T) {
+	b := newBed(t)
+	b.built()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := &output{}
+	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t),
+		"run", "--summary", fifo, "-p", "a=tap:tA")
+	netnstest.Need(t, err)
+	wait(t, "ready", func() bool { return out.String() == "ready\n" })
+	r, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := p.Interrupt(patience); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(r); err != nil || !json.Valid(text) {
+		t.Errorf("it wrote %q; %v", text, err)
 	}
 }
 
