@@ -73,6 +73,15 @@ func (b *bed) guest(name, series string, nic vm.NIC, options ...vm.Option) *gues
 
 func (b *bed) tap(name string) string { return "tap" + strings.ToUpper(name) }
 
+// makeTap makes a guest's tap, which then stays when QEMU goes.
+func (b *bed) makeTap(name string, flags ...string) {
+	b.t.Helper()
+	args := append([]string{"tuntap", "add", "dev", b.tap(name), "mode", "tap", "vnet_hdr"}, flags...)
+	if _, err := b.sw.Run(b.t.Context(), "ip", args...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // run runs the switch over all guests' taps, and sets the guests up. keys are added to
 // each port, as "queues=2".
 func (b *bed) run(keys ...string) {

@@ -8,7 +8,8 @@ import (
 )
 
 // TestLimitsFollowTheGuest: offloads are switched inside the guests, with ethtool, while
-// TCP runs between them. Nothing is lost, and what arrives follows.
+// TCP runs between them. Nothing is lost, and what arrives follows. The driver does not
+// let go of rx-checksum at run time: for that there is the matrix.
 func TestLimitsFollowTheGuest(t *testing.T) {
 	onlyFull(t)
 	b := newBed(t)
@@ -30,13 +31,11 @@ func TestLimitsFollowTheGuest(t *testing.T) {
 	}{
 		{y, "rx-gro-hw off", "segments: the receiver takes no others", isCut, true},
 		{y, "rx-gro-hw on", "super-packets again", isWhole, false},
-		{y, "rx off", "segments with checksums: the receiver cannot sum", isSummed, true},
-		{y, "rx on rx-gro-hw on", "super-packets once more", isWhole, false},
 		{x, "tso off", "segments: the sender sends no others", isCut, true},
 		{x, "tso on", "super-packets from a sender that does", isWhole, false},
 		{x, "tx off", "segments with checksums: the sender sums", isSummed, true},
 		{x, "tx on tso on", "super-packets at last", isWhole, false},
-		{y, "rx off", "segments at the end", isSummed, true},
+		{y, "rx-gro-hw off", "segments at the end", isCut, true},
 	} {
 		step.guest.run("ethtool -K eth0 " + step.change)
 		w.until(step.what, step.holds)
@@ -50,7 +49,7 @@ func TestLimitsFollowTheGuest(t *testing.T) {
 	tcp.stop()
 	w.stop()
 	ports := b.stop()
-	if l := ports["b"].Limits; l.Csum || l.TSO4 || l.TSO6 || l.USO {
+	if l := ports["b"].Limits; !l.Csum || l.TSO4 || l.TSO6 || l.USO {
 		t.Errorf("b's limits at the end: %+v", l)
 	}
 	if l := ports["a"].Limits; !l.Csum || !l.TSO4 || !l.TSO6 || !l.USO {

@@ -11,13 +11,16 @@ import (
 )
 
 // TestQueuesAndMTU: with one queue and with four, with frames of 1500 and of 9000 bytes.
-// Of both, one and 1500 are TestTwoGuests.
+// Of both, one and 1500 are TestTwoGuests. The taps with four are there before QEMU.
 func TestQueuesAndMTU(t *testing.T) {
 	onlyFull(t)
 	for _, c := range []struct{ queues, mtu int }{{1, 9000}, {4, 1500}, {4, 9000}} {
 		t.Run(fmt.Sprintf("queues=%d/mtu=%d", c.queues, c.mtu), func(t *testing.T) {
 			b := newBed(t)
 			for _, name := range []string{"a", "b"} {
+				if c.queues > 1 {
+					b.makeTap(name, "multi_queue")
+				}
 				b.guest(name, "6.12", vm.NIC{Queues: c.queues, MTU: c.mtu}, vm.CPUs(min(c.queues, 2)))
 			}
 			x, y := b.guests[0], b.guests[1]
