@@ -82,7 +82,7 @@ func newBenchCommand() *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&quick, "quick", false, fmt.Sprintf(
 		"short: %d rounds of %d s unless --rounds or --seconds say otherwise", quickRounds, quickSeconds))
-	f.StringVar(&file, "json", "", "also write the report to `FILE`, as JSON")
+	f.StringVar(&file, "json", "", "also write the report to `FILE`, as JSON; - is standard output, behind the table")
 	f.IntVar(&config.Rounds, "rounds", benchRounds, "`NUMBER` of samples of each case")
 	f.IntVar(&config.Seconds, "seconds", benchSeconds, "length of a sample, in `SECONDS`")
 	f.StringSliceVar(&config.Paths, "path", nil,

@@ -12,10 +12,14 @@ import (
 // value, for a flag that was not given, keeps nothing.
 type output struct{ file *os.File }
 
-// openOutput opens the file that a flag names; no name, no file.
+// openOutput opens the file that a flag names: - is standard output, and no name no
+// file.
 func openOutput(flag, name string) (output, error) {
-	if name == "" {
+	switch name {
+	case "":
 		return output{}, nil
+	case "-":
+		return output{os.Stdout}, nil
 	}
 	// O_RDWR: a FIFO is not waited for until somebody reads it, deaf to SIGTERM.
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)

@@ -54,7 +54,7 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVarP(&args, "port", "p", nil, portHelp)
-	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end")
+	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end; - is standard output, behind ready")
 	return c
 }
 
