@@ -3,9 +3,11 @@ package kernels
 import (
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,15 +120,19 @@ func runSuite(t *testing.T, g *vm.Guest, p program) {
 	if parseErr != nil {
 		t.Fatal(parseErr)
 	}
-	count := map[string]int{}
+	count, skipped := map[string]int{}, map[string]int{}
 	for _, r := range tests {
 		count[r.action]++
 		switch r.action {
 		case "skip":
-			t.Logf("skipped: %s: %s", r.name, r.output)
+			why, _, _ := strings.Cut(r.output, "\n")
+			skipped[why]++
 		case "fail":
 			t.Errorf("%s:\n%s", r.name, r.output)
 		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(skipped)) {
+		t.Logf("%d skipped: %s", skipped[why], why)
 	}
 	t.Logf("%s: %d tests passed, %d failed, %d were skipped, in %.0f s",
 		g.Release(), count["pass"], count["fail"], count["skip"], time.Since(begin).Seconds())

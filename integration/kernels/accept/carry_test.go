@@ -25,9 +25,16 @@ var cables = []cable{
 	{Packet, Packet}, {Packet, Narrow}, {Packet, Tap}, {Packet, Macvtap}, {Macvtap, Packet}, {Tap, Packet},
 }
 
-// carry runs the switch between two hosts, whose TCP sends what the kernel lets it,
-// and wants every byte to arrive and every frame to be accounted for.
-func carry(t *testing.T, c cable, v6 bool) Carried {
+// bed is two hosts and a running switch between them.
+type bed struct {
+	*netns.Lab
+	hosts map[string]*netns.Namespace // a and b, as the ports
+	*netns.Sluice
+}
+
+// connect runs the switch between two hosts.
+func connect(t *testing.T, c cable) bed {
+	t.Helper()
 	lab := netnstest.New(t)
 	sw := lab.Namespace("sw")
 	sw.Silent()
@@ -66,31 +73,37 @@ func carry(t *testing.T, c cable, v6 bool) Carried {
 	hosts["a"].Address("eth0", "10.0.0.1/24", "fd00::1/64")
 	hosts["b"].Address("eth0", "10.0.0.2/24", "fd00::2/64")
 	netnstest.Need(t, lab.Err())
+	return bed{lab, hosts, s}
+}
 
+// carry has two hosts' TCP send what the kernel lets it, and wants every byte to
+// arrive and every frame to be accounted for.
+func carry(t *testing.T, c cable, v6 bool) Carried {
+	b := connect(t, c)
 	address := "10.0.0.2"
 	if v6 {
 		address = "fd00::2"
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	err := lab.Exchange(ctx, hosts["a"], hosts["b"], address, transfer)
+	err := b.Exchange(ctx, b.hosts["a"], b.hosts["b"], address, transfer)
 	for errors.Is(err, unix.EHOSTUNREACH) && ctx.Err() == nil {
 		// Three seconds without an answer to ARP: an emulated guest may be that slow. That
 		// no frame was lost is looked at below.
-		err = lab.Exchange(ctx, hosts["a"], hosts["b"], address, transfer)
+		err = b.Exchange(ctx, b.hosts["a"], b.hosts["b"], address, transfer)
 	}
 	if err != nil {
 		t.Error(err)
 	}
 
-	sum, err := s.Stop()
+	sum, err := b.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if t.Failed() {
 		t.Logf("%+v", sum)
 	}
-	for name, h := range hosts {
+	for name, h := range b.hosts {
 		account(t, h, sum.Port(name))
 	}
 	from, to := sum.Port("a"), sum.Port("b")
