@@ -160,8 +160,8 @@ func (g *guest) echo(address string, size, count int) {
 // ping wants all echoes back.
 func (g *guest) ping(address string, size int) {
 	g.t.Helper()
-	if out, err := g.Try("ping", "-c", "3", "-W", "20", "-s", strconv.Itoa(size), address); err != nil ||
-		!strings.Contains(out.Stdout, " 0% packet loss") {
+	out, err := g.Try("ping", "-c", "3", "-W", "20", "-s", strconv.Itoa(size), address)
+	if err != nil || !strings.Contains(out.Stdout, " 0% packet loss") {
 		g.t.Errorf("ping %s: %v\n%s", address, err, out.Stdout)
 	}
 }

@@ -19,7 +19,10 @@ func TestLimitsFollowTheGuest(t *testing.T) {
 	tcp := x.background(y.v4, quickSize)
 	w := y.watch()
 	isWhole := func(f seen.Frames) bool { return f.Sum().Max > wholeFrame }
-	isCut := func(f seen.Frames) bool { s := f.Sum(); return s.Frames > 20 && s.GSO == 0 && s.Max <= ethernetFrame }
+	isCut := func(f seen.Frames) bool {
+		s := f.Sum()
+		return s.Frames > 20 && s.GSO == 0 && s.Max <= ethernetFrame
+	}
 	isSummed := func(f seen.Frames) bool { return isCut(f) && f.Sum().Partial == 0 }
 	w.until("super-packets at first", isWhole)
 	for _, step := range []struct {

@@ -17,7 +17,8 @@ func lease(server, client *guest) {
 	defer daemon.Kill()
 	const script = "/tmp/bound" // run by udhcpc with what has happened
 	client.WriteFile(script, []byte("#!/bin/sh\ntest $1 != bound || echo $ip\n"), 0o755)
-	out, err := client.Try("udhcpc", "-f", "-i", "eth0", "-n", "-q", "-t", "20", "-T", "1", "-s", script)
+	out, err := client.Try("udhcpc", "-f", "-i", "eth0", "-n", "-q",
+		"-t", "20", "-T", "1", "-s", script)
 	if err != nil || !strings.Contains(out.Stdout, "10.0.0.1") {
 		client.t.Errorf("no lease: %v\n%s%s", err, out.Stdout, out.Stderr)
 	}
@@ -43,7 +44,9 @@ func corrupt(t *testing.T, b *bed) {
 	t.Helper()
 	for _, g := range b.guests {
 		for line := range strings.Lines(g.Run("cat", "/proc/net/snmp6")) {
-			if f := strings.Fields(line); (f[0] == "Ip6InHdrErrors" || f[0] == "Udp6InCsumErrors") && f[1] != "0" {
+			f := strings.Fields(line)
+			bad := f[0] == "Ip6InHdrErrors" || f[0] == "Udp6InCsumErrors"
+			if bad && f[1] != "0" {
 				t.Errorf("guest %s: %s", g.name, line)
 			}
 		}

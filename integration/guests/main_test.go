@@ -46,7 +46,8 @@ var builtPeer = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir, "sluice/integration/guests/peer")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir,
+		"sluice/integration/guests/peer")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build peer: %w: %s", err, out)

@@ -153,7 +153,8 @@ func TestOffloadMatrix(t *testing.T) {
 	onlyFull(t)
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "row\tguest\tlimits of its port\tgot of TCP4, TCP6, UDP4, UDP6: longest frame, with GSO of all\tunsummed\tECN\tok")
+	fmt.Fprintln(w, "row\tguest\tlimits of its port\t"+
+		"got of TCP4, TCP6, UDP4, UDP6: longest frame, with GSO of all\tunsummed\tECN\tok")
 	ecn := 0
 	for i, pair := range rows() {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -165,29 +166,16 @@ func TestOffloadMatrix(t *testing.T) {
 			row := offloadRow(b)
 			ports := b.stop()
 			for side, g := range b.guests {
-				mine, other := pair[side], pair[1-side]
-				f := row[g.name]
-				ok := checkLimits(t, ports[g.name], mine)
-				for _, flow := range flows {
-					ok = checkFlow(t, g.name, flow, f.Flows[flow], other, mine) && ok
-				}
+				f, p := row[g.name], ports[g.name]
 				sum := f.Sum()
-				if sum.Partial > 0 && !mine.takesPartial() {
-					t.Errorf("guest %s takes no frame without its checksum, and got %d", g.name, sum.Partial)
-					ok = false
-				}
-				if takesAll(mine) && sum.Max != ports[g.name].TX.MaxFrame {
-					t.Errorf("guest %s got %d bytes at most, %d were sent", g.name, sum.Max, ports[g.name].TX.MaxFrame)
-					ok = false
-				}
-				if sum.ECN > 0 && !mine["guest_ecn"] {
-					t.Errorf("guest %s takes no CWR with GSO, and got %d", g.name, sum.ECN)
-					ok = false
+				wrong := faults(g.name, f, p, pair[1-side], pair[side])
+				for _, fault := range wrong {
+					t.Error(fault)
 				}
 				ecn += sum.ECN
-				fmt.Fprintf(w, "%d\t%s: %s\t%s\t%s\t%d\t%d\t%v\n", i, g.name, mine,
-					limits(ports[g.name].Limits), got(f), sum.Partial, sum.ECN, ok)
-				lossless(t, ports[g.name])
+				fmt.Fprintf(w, "%d\t%s: %s\t%s\t%s\t%d\t%d\t%v\n", i, g.name, pair[side],
+					limits(p.Limits), got(f), sum.Partial, sum.ECN, len(wrong) == 0)
+				lossless(t, p)
 			}
 			corrupt(t, b)
 		})
@@ -211,9 +199,8 @@ func offloadRow(b *bed) map[string]seen.Frames {
 	}
 	// Some packets are marked as by a congested router (RFC 3168): their sender answers
 	// with CWR on its next, which may be a super-packet.
-	congested := "dev eth0 root netem loss 3% ecn"
 	for _, g := range b.guests {
-		g.run("tc qdisc add " + congested)
+		g.run("tc qdisc add dev eth0 root netem loss 3% ecn")
 	}
 	x.exchange(y.v4, quickSize)
 	row := map[string]seen.Frames{}
@@ -223,33 +210,42 @@ func offloadRow(b *bed) map[string]seen.Frames {
 	return row
 }
 
-// checkFlow compares what a guest got with what both ends have negotiated.
-func checkFlow(t *testing.T, name string, f seen.Flow, got seen.Tally, from, to nic) bool {
-	t.Helper()
-	before := t.Failed()
-	switch {
-	case !to.takes(f) && (got.GSO > 0 || got.Max > ethernetFrame):
-		t.Errorf("guest %s takes no %s with GSO, and got %+v", name, f, got)
-	case to.takes(f) && from.sends(f) && (got.GSO == 0 || got.Max < wholeFrame):
-		t.Errorf("guest %s takes %s whole, and got %+v", name, f, got)
-	case got.Plain > ethernetFrame:
-		t.Errorf("guest %s got %s of %d bytes without a GSO type", name, f, got.Plain)
-	case got.Frames == 0:
-		t.Errorf("guest %s got no %s", name, f)
+// faults compares what a guest got, and the limits of its port, with what it and the
+// guest that sent to it have negotiated.
+func faults(name string, f seen.Frames, p summary.Port, from, to nic) (wrong []string) {
+	add := func(format string, args ...any) {
+		wrong = append(wrong, "guest "+name+" "+fmt.Sprintf(format, args...))
 	}
-	return before || !t.Failed()
-}
-
-// checkLimits compares a port's limits with what its guest has negotiated.
-func checkLimits(t *testing.T, p summary.Port, n nic) bool {
-	t.Helper()
 	l := p.Limits
-	got := [4]bool{l.Csum, l.TSO4, l.TSO6, l.USO}
-	want := [4]bool{n.takesPartial(), n.takes(seen.TCP4), n.takes(seen.TCP6), n.takes(seen.UDP4)}
-	if got != want {
-		t.Errorf("port %s: checksum, TSO4, TSO6, USO are %v, want %v", p.Name, got, want)
+	is := [4]bool{l.Csum, l.TSO4, l.TSO6, l.USO}
+	want := [4]bool{to.takesPartial(), to.takes(seen.TCP4), to.takes(seen.TCP6), to.takes(seen.UDP4)}
+	if is != want {
+		add("has a port whose checksum, TSO4, TSO6, USO are %v, want %v", is, want)
 	}
-	return got == want
+	for _, flow := range flows {
+		got := f.Flows[flow]
+		switch {
+		case !to.takes(flow) && (got.GSO > 0 || got.Max > ethernetFrame):
+			add("takes no %s with GSO, and got %+v", flow, got)
+		case to.takes(flow) && from.sends(flow) && (got.GSO == 0 || got.Max < wholeFrame):
+			add("takes %s whole, and got %+v", flow, got)
+		case got.Plain > ethernetFrame:
+			add("got %s of %d bytes without a GSO type", flow, got.Plain)
+		case got.Frames == 0:
+			add("got no %s", flow)
+		}
+	}
+	sum := f.Sum()
+	if sum.Partial > 0 && !to.takesPartial() {
+		add("takes no frame without its checksum, and got %d", sum.Partial)
+	}
+	if sum.ECN > 0 && !to["guest_ecn"] {
+		add("takes no CWR with GSO, and got %d", sum.ECN)
+	}
+	if takesAll(to) && sum.Max != p.TX.MaxFrame {
+		add("got %d bytes at most, %d were sent", sum.Max, p.TX.MaxFrame)
+	}
+	return wrong
 }
 
 func takesAll(n nic) bool {

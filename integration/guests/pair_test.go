@@ -61,9 +61,8 @@ func TestOldGuest(t *testing.T) {
 	ports := b.stop()
 	has := map[string]nic{"a": without("host_uso", "guest_uso"), "b": without()}
 	for name, other := range map[string]string{"a": "b", "b": "a"} {
-		checkLimits(t, ports[name], has[name])
-		for _, flow := range flows {
-			checkFlow(t, name, flow, frames[name].Flows[flow], has[other], has[name])
+		for _, fault := range faults(name, frames[name], ports[name], has[other], has[name]) {
+			t.Error(fault)
 		}
 		lossless(t, ports[name])
 	}
