@@ -27,15 +27,24 @@ func lease(server, client *guest) {
 // lossless fails the test if a port, or the kernel behind it, dropped a frame.
 func lossless(t *testing.T, p summary.Port) {
 	t.Helper()
+	overflown := p.Drops.Egress["full"] + p.KernelDrops
+	if overflown > 0 {
+		t.Errorf("port %s: %d dropped for want of room", p.Name, overflown)
+	}
+	faultless(t, p)
+}
+
+// faultless fails the test if a port dropped a frame for another reason than that its
+// guest did not read fast enough, which segments at the pace of super-packets may bring
+// about: TCP repairs that.
+func faultless(t *testing.T, p summary.Port) {
+	t.Helper()
 	for _, drops := range []map[string]uint64{p.Drops.Ingress, p.Drops.Egress} {
 		for reason, n := range drops {
-			if n > 0 {
+			if n > 0 && reason != "full" {
 				t.Errorf("port %s: %d dropped: %s", p.Name, n, reason)
 			}
 		}
-	}
-	if p.KernelDrops > 0 {
-		t.Errorf("port %s: %d dropped by the kernel", p.Name, p.KernelDrops)
 	}
 }
 

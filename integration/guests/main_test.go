@@ -27,8 +27,10 @@ func onlyFull(t *testing.T) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := netnstest.Main(m)
-	if dir, err := builtPeer(); peerUsed && err == nil {
-		os.RemoveAll(dir)
+	if peerUsed {
+		if dir, err := builtPeer(); err == nil {
+			os.RemoveAll(dir)
+		}
 	}
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
 	if left := strings.TrimSpace(string(children)); left != "" {

@@ -175,7 +175,7 @@ func TestOffloadMatrix(t *testing.T) {
 				ecn += sum.ECN
 				fmt.Fprintf(w, "%d\t%s: %s\t%s\t%s\t%d\t%d\t%v\n", i, g.name, pair[side],
 					limits(p.Limits), got(f), sum.Partial, sum.ECN, len(wrong) == 0)
-				lossless(t, p)
+				faultless(t, p)
 			}
 			corrupt(t, b)
 		})

@@ -57,7 +57,7 @@ func TestQueuesAndMTU(t *testing.T) {
 				if p.Limits.MTU != c.mtu {
 					t.Errorf("port %s: MTU %d", p.Name, p.Limits.MTU)
 				}
-				lossless(t, p)
+				faultless(t, p)
 			}
 			corrupt(t, b)
 		})
