@@ -27,7 +27,7 @@ integration: deps ## only the tests with real traffic through real kernels
 kernels: deps ## the tests of the kernel in a guest of each kernel; prints what each takes; half an hour
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/kernels -kernels
 
-vm: deps ## all tests between guests under QEMU: 15 minutes where they are emulated
+vm: deps ## all tests between guests under QEMU: 10 minutes where they are emulated
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/guests -full
 
 check: deps ## format, vet, staticcheck, tests under the race detector, every benchmark once
