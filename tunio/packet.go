@@ -54,7 +54,24 @@ func OpenPacket(name string, queues int) (_ []*Queue, err error) {
 			}
 		}
 	}
+	// Last, when nothing fails any more: it makes netlink events, at which whoever
+	// follows the device would try again, for ever.
+	for _, q := range made {
+		if err := bePromiscuous(q.fd, name, dev.index); err != nil {
+			return nil, err
+		}
+	}
 	return made, nil
+}
+
+// bePromiscuous makes the device receive all frames for as long as the socket is open.
+func bePromiscuous(fd int, name string, index int) error {
+	membership := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_PROMISC}
+	err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &membership)
+	if err != nil {
+		return &OpError{"make promiscuous", name, err, ""}
+	}
+	return nil
 }
 
 func openPacket(name string, index int) (_ *Queue, err error) {
@@ -89,11 +106,6 @@ func openPacket(name string, index int) (_ *Queue, err error) {
 	}
 	setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBuffer)
 	setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBuffer)
-	membership := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_PROMISC}
-	err = unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &membership)
-	if err != nil {
-		return nil, &OpError{"make promiscuous", name, err, ""}
-	}
 	// ETH_P_ALL also leaves it to the kernel to take a written frame's protocol from
 	// its EtherType (packet_parse_headers, Linux 5.1). A bound protocol that does not
 	// fit the frame would be ENOMEM for a super-packet.
