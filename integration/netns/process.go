@@ -20,7 +20,7 @@ import (
 type Process struct {
 	name   string
 	pid    int
-	stderr bytes.Buffer // whole once done is closed
+	stderr Output
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // how it ended; valid once done is closed
@@ -65,6 +65,9 @@ func (ns *Namespace) Start(
 	ns.lab.onClose(p.Kill)
 	return p, nil
 }
+
+// Stderr is what the process has written to its standard error up to now.
+func (p *Process) Stderr() string { return p.stderr.String() }
 
 // PID is the command's process id.
 func (p *Process) PID() int { return p.pid }

@@ -82,12 +82,6 @@ func (s *Sluice) readSummary() (sum summary.Summary, err error) {
 	return sum, nil
 }
 
-// Log is what the switch wrote to standard error. It is whole after Stop.
-func (s *Sluice) Log() string {
-	<-s.Done()
-	return s.stderr.String()
-}
-
 // lineWriter closes seen when a line has been written to it. Only the goroutine
 // that copies a process's output writes.
 type lineWriter struct {

@@ -61,7 +61,7 @@ func TestReadyIsPrintedOnce(t *testing.T) {
 func TestSummaryOnStandardOutput(t *testing.T) {
 	b := newBed(t)
 	b.built()
-	out := &output{}
+	out := &netns.Output{}
 	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t),
 		"run", "--summary", "-", "-p", "a=tap:tA")
 	netnstest.Need(t, err)
@@ -84,7 +84,7 @@ func TestSummaryToAFIFO(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := &output{}
+	out := &netns.Output{}
 	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t),
 		"run", "--summary", fifo, "-p", "a=tap:tA")
 	netnstest.Need(t, err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,33 +24,14 @@ import (
 // patience bounds every wait.
 const patience = 20 * time.Second
 
-// sluice is a `sluice run` whose log can be read while it runs, which that of
-// netns.Sluice cannot.
+// sluice is a `sluice run` that need not become ready, and whose counters must obey the
+// laws of conservation.
 type sluice struct {
 	*netns.Process
 	t       testing.TB
-	out     *output
-	log     string // file with what it writes to standard error
+	out     *netns.Output
 	summary string // file
 	stop    func() summary.Summary
-}
-
-// output is a process's standard output.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // launch starts `sluice run` with the given ports, and does not wait for anything.
@@ -64,15 +46,13 @@ func launchUnder(
 	t testing.TB, ns *netns.Namespace, wrap []string, binary, dir string, ports ...string,
 ) *sluice {
 	t.Helper()
-	s := &sluice{t: t, out: &output{},
-		log: filepath.Join(dir, "log"), summary: filepath.Join(dir, "summary.json")}
-	command := append([]string{"-c", `exec "$@" 2>"$0"`, s.log}, wrap...)
-	command = append(command, binary, "run", "--summary", s.summary)
+	s := &sluice{t: t, out: &netns.Output{}, summary: filepath.Join(dir, "summary.json")}
+	command := append(slices.Clone(wrap), binary, "run", "--summary", s.summary)
 	for _, p := range ports {
 		command = append(command, "-p", p)
 	}
 	// t's context ends before its cleanups, which ask for the summary.
-	p, err := ns.Start(context.WithoutCancel(t.Context()), s.out, "sh", command...)
+	p, err := ns.Start(context.WithoutCancel(t.Context()), s.out, command[0], command[1:]...)
 	netnstest.Need(t, err)
 	s.Process = p
 	s.stop = sync.OnceValue(s.end)
@@ -151,9 +131,8 @@ func (s *sluice) port(name string) summary.Port {
 
 // logged is the lines of the log, up to now, with all of parts in them.
 func (s *sluice) logged(parts ...string) string {
-	text, _ := os.ReadFile(s.log)
 	var found strings.Builder
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(s.Stderr()) {
 		all := true
 		for _, p := range parts {
 			all = all && strings.Contains(line, p)

@@ -135,7 +135,7 @@ func Sluice(t testing.TB, ns *netns.Namespace, args ...string) *netns.Sluice {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("log of the switch:\n%s", s.Log())
+			t.Logf("log of the switch:\n%s", s.Stderr())
 		}
 	})
 	return s
