@@ -132,8 +132,8 @@ func (g *guest) setUp() {
 	ready.wait(g.t, "peer serve", func(all []string) bool { return len(all) > 0 })
 }
 
-// run runs commands, and stops the test at the first that fails. There is no shell:
-// busybox's would prefer its own ip.
+// run runs commands, whose words have no spaces, and stops the test at the first that
+// fails.
 func (g *guest) run(commands ...string) {
 	g.t.Helper()
 	for _, c := range commands {

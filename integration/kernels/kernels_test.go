@@ -55,10 +55,7 @@ func TestKernels(t *testing.T) {
 	var reports []accept.Report
 	for _, s := range strings.Split(*series, ",") {
 		t.Run(s, func(t *testing.T) {
-			// The guest's own sh takes ip for a word of its own.
-			g := vm.New(t).Guest(s, vm.CPUs(2), vm.Memory(1024),
-				vm.Program{Name: "sh", File: "/usr/bin/dash"},
-				vm.Program{Name: "setpriv", File: "/usr/bin/setpriv"})
+			g := vm.New(t).Guest(s, vm.CPUs(2), vm.Memory(1024))
 			// The first ip netns add of all mounts /run/netns over itself, and what is mounted
 			// there by then twice.
 			g.Run("ip", "netns", "add", "first")

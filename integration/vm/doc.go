@@ -6,9 +6,9 @@
 //	b := lab.Guest(vm.Newest, vm.In(ns), vm.NIC{Tap: "tapB"})
 //	a.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "eth0")
 //
-// A guest's file system is in its memory: busybox, iproute2 (with bridge, tc, ss),
-// iperf3, ethtool, tcpdump, dnsmasq, sysctl and fuser, all in /usr/bin, and what the
-// test adds. Kernels are Debian's for clouds; modprobe finds networking modules.
+// A guest's file system is in its memory: dash, busybox, iproute2 (with bridge, tc, ss),
+// iperf3, ethtool, tcpdump, dnsmasq, setpriv, sysctl and fuser, all in /usr/bin, and
+// what the test adds. Kernels are Debian's for clouds; modprobe finds networking modules.
 // Package debian gets all of it, QEMU too, into the user's cache; the first use needs
 // the Debian archive.
 //

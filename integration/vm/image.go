@@ -15,7 +15,8 @@ import (
 
 // programs are those of the userland that every guest has, besides busybox.
 var programs = []string{
-	"ip", "tc", "bridge", "ss", "iperf3", "ethtool", "tcpdump", "dnsmasq", "sysctl", "fuser",
+	"dash", "setpriv", "ip", "tc", "bridge", "ss", "iperf3", "ethtool", "tcpdump", "dnsmasq", "sysctl",
+	"fuser",
 }
 
 // atBoot are the modules that a guest needs before anyone can ask for others.
@@ -133,6 +134,8 @@ func baseImage(u *debian.Userland) (*initramfs.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vm: busybox: %w", err)
 	}
+	// Busybox's sh takes ip, and every other applet, for a word of its own.
+	image.Link("usr/bin/sh", "dash")
 	for applet := range strings.FieldsSeq(string(applets)) {
 		if name := path.Join("usr/bin", applet); !image.Has(name) {
 			image.Link(name, "busybox")

@@ -47,6 +47,7 @@ func TestKernelsBoot(t *testing.T) {
 			for _, program := range [][]string{
 				{"iperf3", "--version"}, {"ethtool", "-k", "veth0"}, {"tcpdump", "--version"},
 				{"dnsmasq", "--version"}, {"ss", "-tln"}, {"sysctl", "net.core.rmem_max"},
+				{"setpriv", "--version"}, {"sh", "-c", "ip -json link"}, // busybox's ip has no -json
 			} {
 				g.Run(program...)
 			}

@@ -17,7 +17,8 @@ import (
 // host QEMU, and depmod and xz for kernels; for the guests what tests run.
 var packages = []string{
 	"qemu-system-x86", "kmod", "xz-utils",
-	"busybox-static", "iproute2", "iperf3", "ethtool", "tcpdump", "dnsmasq-base", "procps", "psmisc",
+	"busybox-static", "dash", "util-linux", "iproute2", "iperf3", "ethtool", "tcpdump", "dnsmasq-base",
+	"procps", "psmisc",
 }
 
 // Userland is a tree of unpacked packages.
