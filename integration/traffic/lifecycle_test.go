@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/integration/netns"
+	"sluice/tunio"
 	"sluice/vnet"
 	"sluice/vnet/vnettest"
 )
@@ -313,6 +314,60 @@ func TestWrongDeviceIsToldOnce(t *testing.T) {
 	}
 	shell(t, b.sw, "ip link del tX; ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up")
 	s.says(2, "port=x", "port is up")
+}
+
+// TestPortFollowsTheCarrier: a netdev that is up and whose other end is not there has no
+// carrier. The port is down meanwhile, with one line in the log, and the others notice
+// nothing.
+func TestPortFollowsTheCarrier(t *testing.T) {
+	const veth = "ip link add vX type veth peer name eth0 netns $FAR; ip link set vX up; "
+	for _, c := range []struct{ port, make, come, leave string }{
+		{"packet:vX", veth, "ip -n $FAR link set eth0 up", "ip -n $FAR link set eth0 down"},
+		{"macvtap:mX,lower=vX", veth, "ip -n $FAR link set eth0 up", "ip -n $FAR link set eth0 down"},
+		// It stays when nobody has it open, as a virtual machine's that has ended.
+		{"packet:tX", "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up", "", ""},
+	} {
+		t.Run(c.port, func(t *testing.T) {
+			b, x, y := pair(t, netns.Link{}, netns.Link{})
+			far := b.Namespace("far")
+			far.Silent()
+			b.built()
+			sh := func(command string) { shell(t, b.sw, strings.ReplaceAll(command, "$FAR", far.Name)) }
+			come, leave := func() { sh(c.come) }, func() { sh(c.leave) }
+			if c.come == "" {
+				var queues []*tunio.Queue
+				come = func() {
+					err := b.sw.Do(func() (err error) {
+						queues, err = tunio.OpenTap(tunio.TapConfig{Name: "tX", Queues: 1})
+						return err
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				leave = func() { queues[0].Close() }
+			}
+			sh(c.make)
+			s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "x="+c.port)
+			s.says(1, "port=x", "port is down", "the device has no carrier")
+			for round := range 3 {
+				stop := background(t, b, x, y)
+				come()
+				s.says(round+1, "port=x", "port is up")
+				leave()
+				s.says(round+2, "port=x", "the device has no carrier")
+				stop()
+			}
+			notBusy(t, s, "without a carrier")
+			if n := s.lines("port=x"); n != 7 {
+				t.Errorf("%d lines, want 7:\n%s", n, s.logged("port=x"))
+			}
+			clean(t, x, y)
+			if s.port("x").Up {
+				t.Error("at the end, without a carrier, the port is up")
+			}
+		})
+	}
 }
 
 // TestMacvtapGoesWithItsLower netdev, and comes back with it.

@@ -235,7 +235,7 @@ func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
 	for i, q := range queues {
 		qs[i] = queue{q}
 	}
-	if err := p.sw.Attach(qs, limits, f.Up); err != nil {
+	if err := p.sw.Attach(qs, limits, carries(f)); err != nil {
 		return err
 	}
 	p.queues, p.index, p.in, p.base = queues, f.Index, p.ns.ns, f.Drops
@@ -427,13 +427,20 @@ func (p *port) follow() {
 		return
 	}
 	p.sw.SetLimits(limits)
-	p.sw.SetUp(f.Up)
-	if !f.Up {
+	p.sw.SetUp(carries(f))
+	switch {
+	case !f.Up:
 		p.say("the device is down")
-		return
+	case !f.Carrier:
+		p.say("the device has no carrier")
+	default:
+		p.say(up)
 	}
-	p.say(up)
 }
+
+// carries reports whether what is sent to the netdev gets anywhere. A netdev that is
+// up may have no carrier: a veth whose peer is down, a TAP that nobody has open.
+func carries(f *link.Facts) bool { return f.Up && f.Carrier }
 
 // replaced reports whether the netdev that f describes, which has the device's name,
 // is another than the queues were opened on.
