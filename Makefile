@@ -24,10 +24,10 @@ test: deps ## all tests; those that need root are skipped without it
 integration: deps ## only the tests with real traffic through real kernels
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 20m -v ./integration/...
 
-kernels: deps ## the tests of the kernel in a guest of each kernel; prints what each takes; half an hour
+kernels: deps ## the tests of the kernel in a guest of each kernel; prints what each takes; a quarter of an hour
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/kernels -kernels
 
-vm: deps ## all tests between guests under QEMU: 10 minutes where they are emulated
+vm: deps ## all tests between guests under QEMU: 6 minutes where they are emulated
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/guests -full
 
 check: deps ## format, vet, staticcheck, tests under the race detector, every benchmark once

@@ -9,6 +9,6 @@
 // In the guest, Command peer moves data whose contents are verified, and tells what the
 // driver handed over.
 //
-// `go test` runs what needs two guests once. -full runs all of it, about 10 minutes
+// `go test` runs what needs two guests once. -full runs all of it, about 6 minutes
 // where guests are emulated: `go test ./integration/guests -full -v -timeout 40m`.
 package guests

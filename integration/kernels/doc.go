@@ -13,6 +13,6 @@
 //
 // # Time
 //
-// Guests are emulated where the machine has no KVM: the whole takes up to half an
-// hour, one guest after the other, and no number in it is a claim of speed.
+// Guests are emulated where the machine has no KVM: the whole takes about a quarter of
+// an hour, one guest after the other, and no number in it is a claim of speed.
 package kernels

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	enabled = flag.Bool("kernels", false, "boot the kernels: takes up to half an hour")
+	enabled = flag.Bool("kernels", false, "boot the kernels: takes a quarter of an hour")
 	series  = flag.String("series", strings.Join(allSeries, ","), "the kernels to boot")
 	suites  = flag.String("suites", strings.Join(allSuites, ","), "the packages whose tests to run there")
 	only    = flag.String("only", "", "run only those of these tests that match, as -test.run does")
@@ -45,7 +45,7 @@ const (
 
 func TestKernels(t *testing.T) {
 	if !*enabled {
-		t.Skip("takes up to half an hour: only with -kernels, as make kernels does it")
+		t.Skip("takes a quarter of an hour: only with -kernels, as make kernels does it")
 	}
 	packages := strings.Split(*suites, ",")
 	programs := []program{build(t, "cmd/sluice")}
