@@ -133,17 +133,3 @@ func (t *FDB) Forget(p PortID) {
 		}
 	}
 }
-
-// Len counts the addresses that are remembered, aged ones included until their
-// place is taken.
-func (t *FDB) Len() int {
-	n := 0
-	for i := range t.buckets {
-		for j := range t.buckets[i].keys {
-			if t.buckets[i].keys[j].Load() != 0 {
-				n++
-			}
-		}
-	}
-	return n
-}

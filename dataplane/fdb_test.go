@@ -32,6 +32,20 @@ func wantUnknown(t *testing.T, fdb *FDB, vid uint16, mac vnet.MAC, now Tick) {
 	}
 }
 
+// Len counts the addresses that are remembered, aged ones included until their
+// place is taken.
+func (t *FDB) Len() int {
+	n := 0
+	for i := range t.buckets {
+		for j := range t.buckets[i].keys {
+			if t.buckets[i].keys[j].Load() != 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func TestFDBLearnsAndMoves(t *testing.T) {
 	fdb := newFDB()
 	wantUnknown(t, fdb, 0, macA, 0)

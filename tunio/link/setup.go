@@ -84,11 +84,6 @@ func (n *Namespace) SetUp(name string) error {
 	return n.with("set up netdev", name, n.route.LinkSetUp)
 }
 
-// SetDown sets a netdev down.
-func (n *Namespace) SetDown(name string) error {
-	return n.with("set down netdev", name, n.route.LinkSetDown)
-}
-
 // SetMTU sets the MTU of a netdev.
 func (n *Namespace) SetMTU(name string, mtu int) error {
 	return n.with(fmt.Sprintf("set MTU %d of", mtu), name, func(l netlink.Link) error {
