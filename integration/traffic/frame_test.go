@@ -37,6 +37,19 @@ func tapInto(t testing.TB, ns *netns.Namespace, device string) *tapped {
 	return &tapped{t: t, q: q, tx: q.Transmitter(), rx: vnet.NewBatch(tunio.MaxBatch, 0, 0)}
 }
 
+// openTap opens a TAP that exists, as a virtual machine would, until the test ends.
+func openTap(t testing.TB, ns *netns.Namespace, name string) *tunio.Queue {
+	t.Helper()
+	var queues []*tunio.Queue
+	err := ns.Do(func() (err error) {
+		queues, err = tunio.OpenTap(tunio.TapConfig{Name: name, Queues: 1})
+		return err
+	})
+	netnstest.Need(t, err)
+	t.Cleanup(func() { queues[0].Close() })
+	return queues[0]
+}
+
 // since reports whether the kernel is of this release or later.
 func since(major, minor int) bool { return release.Since(release.Current(), major, minor) }
 

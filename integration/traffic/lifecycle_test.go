@@ -335,17 +335,9 @@ func TestPortFollowsTheCarrier(t *testing.T) {
 			sh := func(command string) { shell(t, b.sw, strings.ReplaceAll(command, "$FAR", far.Name)) }
 			come, leave := func() { sh(c.come) }, func() { sh(c.leave) }
 			if c.come == "" {
-				var queues []*tunio.Queue
-				come = func() {
-					err := b.sw.Do(func() (err error) {
-						queues, err = tunio.OpenTap(tunio.TapConfig{Name: "tX", Queues: 1})
-						return err
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-				leave = func() { queues[0].Close() }
+				var q *tunio.Queue
+				come = func() { q = openTap(t, b.sw, "tX") }
+				leave = func() { q.Close() }
 			}
 			sh(c.make)
 			s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "x="+c.port)

@@ -196,6 +196,7 @@ func TestHalfWayFailureLeavesNothing(t *testing.T) {
 	y := b.host("c")
 	b.built()
 	must(t, y.Namespace, "ip", "tuntap", "add", "dev", "t1", "mode", "tap", "vnet_hdr")
+	must(t, b.sw, "ip", "link", "property", "add", "dev", "vD", "altname", "nickname")
 	before, beforeC := netdevs(t, b.sw), netdevs(t, y.Namespace)
 	for _, c := range []struct{ last, says string }{
 		{"z=packet:nosuch0", "nosuch0"},
@@ -206,6 +207,7 @@ func TestHalfWayFailureLeavesNothing(t *testing.T) {
 		{"z=macvtap:m1,lower=vD,mtu=9000", "9000"}, // above its lower's
 		{"z=tap:vD", "vD"},
 		{"z=macvtap:vD", "vD"},
+		{"z=packet:nickname", "altname of vD"},
 	} {
 		s := launch(t, b.sw, "a=packet:vA,gso_max_size=200000,gso_ipv4_max_size=200000",
 			"b=macvtap:m0,lower=vB", "c=tap:t0,netns="+y.Name, "d=tap:t0",

@@ -122,3 +122,29 @@ func TestKernelDropsAreShown(t *testing.T) {
 		t.Errorf("%d frames, %d lost by the kernel, of %d", p.RX.Frames, p.KernelDrops, n)
 	}
 }
+
+// TestKernelDropsOutliveTheDevice: a tap whose reader does not read drops what the switch
+// sends there, and is then deleted.
+func TestKernelDropsOutliveTheDevice(t *testing.T) {
+	b := newBed(t)
+	x := b.cabled("a", netns.Link{})
+	b.built()
+	must(t, b.sw, "ip", "tuntap", "add", "dev", "tX", "mode", "tap", "vnet_hdr")
+	openTap(t, b.sw, "tX")
+	must(t, b.sw, "ip", "link", "set", "tX", "up")
+	s := run(t, b.sw, "a=packet:vA", "x=packet:tX,host=keep")
+	s.says(1, "port=x", "port is up")
+	from := tapInto(t, x.Namespace, "eth0")
+	s.until("drops of the tap", func() bool {
+		from.send(vnet.Frame{Head: marker()})
+		return link(t, b.sw, "tX").Statistics.TxDropped > 0
+	})
+	must(t, b.sw, "ip", "link", "set", "tX", "down")
+	s.says(1, "port=x", "the device is down")
+	dropped := link(t, b.sw, "tX").Statistics.TxDropped
+	must(t, b.sw, "ip", "link", "del", "tX")
+	s.says(1, "port=x", "the device is gone")
+	if p := s.port("x"); p.KernelDrops < dropped {
+		t.Errorf("kernel_drops is %d; the tap had dropped %d", p.KernelDrops, dropped)
+	}
+}

@@ -38,8 +38,9 @@ type port struct {
 	said    string          // the state that was logged last
 	told    map[string]bool
 
-	lost uint64     // kernel drops of earlier queues
-	base link.Drops // what the netdev had dropped at attach
+	lost uint64     // kernel drops of earlier attachments
+	base link.Drops // what the netdev had dropped at attach,
+	seen link.Drops // and when it was last looked at
 	last state
 }
 
@@ -186,6 +187,10 @@ func (p *port) adopt(queues []*tunio.Queue) (err error) {
 
 // attach opens an existing device and puts it under the port.
 func (p *port) attach(f *link.Facts) (err error) {
+	if f.Name != p.spec.Device {
+		return fmt.Errorf("%s is an altname of %s: that is what the port's device has to be",
+			p.spec.Device, f.Name)
+	}
 	if p.parked {
 		return p.use(p.queues, f)
 	}
@@ -238,7 +243,8 @@ func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
 	if err := p.sw.Attach(qs, limits, carries(f)); err != nil {
 		return err
 	}
-	p.queues, p.index, p.in, p.base = queues, f.Index, p.ns.ns, f.Drops
+	p.lost += p.linkDrops() // of a tap that was away
+	p.queues, p.index, p.in, p.base, p.seen = queues, f.Index, p.ns.ns, f.Drops, f.Drops
 	p.gone, p.parked = false, false
 	return nil
 }
@@ -415,7 +421,7 @@ func (p *port) follow() {
 		}
 		p.refused = time.Time{}
 	}
-	p.index = f.Index
+	p.index, p.seen = f.Index, f.Drops
 	limits, err := p.limits(f)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // a macvtap goes with its lower netdev
@@ -499,7 +505,8 @@ func (p *port) release() {
 		return
 	}
 	p.sw.Detach()
-	p.lost += p.queueDrops()
+	p.lost += p.queueDrops() + p.linkDrops()
+	p.base = p.seen
 	closeQueues(p.queues)
 	p.queues, p.gone, p.parked = nil, false, false
 	p.unhide()
@@ -519,17 +526,24 @@ func (p *port) queueDrops() (n uint64) {
 	return n
 }
 
+// linkDrops is what the netdev has dropped from the attach to the last look.
+func (p *port) linkDrops() uint64 {
+	s, b := p.seen, p.base
+	return s.Rx - b.Rx + s.Tx - b.Tx + s.RxMissed - b.RxMissed
+}
+
 // state is the port's state now.
 func (p *port) state() state {
-	s := state{up: p.sw.Up(), limits: p.sw.Limits(), kernelDrops: p.lost + p.queueDrops()}
 	if p.queues != nil && p.ns.ns != nil {
 		// Another netdev may have the name by now.
 		if f, err := p.ns.ns.Get(p.spec.Device); err == nil && f.Index == p.index {
-			d, b := f.Drops, p.base
-			s.kernelDrops += d.Rx - b.Rx + d.Tx - b.Tx + d.RxMissed - b.RxMissed
+			p.seen = f.Drops
 		}
 	}
-	return s
+	return state{
+		up: p.sw.Up(), limits: p.sw.Limits(),
+		kernelDrops: p.lost + p.queueDrops() + p.linkDrops(),
+	}
 }
 
 // end releases the device, removes it if it is ours, and puts back what was changed
