@@ -2,12 +2,14 @@ package debian
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,7 +27,14 @@ const (
 	listsAge = 7 * 24 * time.Hour
 	// listsRetry is how soon they are tried again when that did not work.
 	listsRetry = time.Hour
+	// listsLimit is how long reading them may take. apt itself waits longer than that for
+	// name servers that do not answer.
+	listsLimit = 3 * time.Minute
 )
+
+// noLists is why there are no lists of packages, by the directory of the state, as far
+// as this process has tried: each test would wait for the archive anew.
+var noLists sync.Map
 
 // apt is a private state of apt. Its user holds the cache's lock.
 type apt struct {
@@ -94,12 +103,23 @@ Acquire::Retries "3";
 
 // run runs a program of apt's in dir and returns its standard output.
 func (a *apt) run(dir, program string, args ...string) (string, error) {
-	cmd := exec.Command(program, append([]string{"-c", a.conf, "-q"}, args...)...)
+	return a.runWithin(context.Background(), dir, program, args...)
+}
+
+// runWithin is run, until ctx ends.
+func (a *apt) runWithin(
+	ctx context.Context, dir, program string, args ...string,
+) (string, error) {
+	cmd := exec.CommandContext(ctx, program, append([]string{"-c", a.conf, "-q"}, args...)...)
+	cmd.WaitDelay = 5 * time.Second // its children have the pipes too
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		return "", unavailable(program+" "+args[0],
 			fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String())))
 	}
@@ -114,8 +134,15 @@ func (a *apt) update(age time.Duration) error {
 	if err == nil && time.Since(info.ModTime()) < age {
 		return nil
 	}
-	if _, updateErr := a.run("", "apt-get", "update", "--error-on=any"); updateErr != nil {
+	if why, known := noLists.Load(a.dir); known && err != nil {
+		return why.(error)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), listsLimit)
+	defer cancel()
+	_, updateErr := a.runWithin(ctx, "", "apt-get", "update", "--error-on=any")
+	if updateErr != nil {
 		if err != nil { // there never were any
+			noLists.Store(a.dir, updateErr)
 			return updateErr
 		}
 		later := time.Now().Add(listsRetry - listsAge)

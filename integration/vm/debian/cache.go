@@ -46,8 +46,13 @@ func OpenCache() (*Cache, error) {
 		}
 		dir = filepath.Join(base, "sluice", "vm")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("debian: cache: %w", err)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		// A cache that has everything is written to as well: apt keeps its state there.
+		err = unix.Access(dir, unix.W_OK)
+	}
+	if err != nil {
+		return nil, unavailable("cache "+dir, err)
 	}
 	return &Cache{dir}, nil
 }
