@@ -12,6 +12,7 @@ type Output struct {
 	text bytes.Buffer // guarded by mu
 }
 
+// Write keeps what is written; it never fails.
 func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
