@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
-// output is a file that a command writes its data to when it is done. It is opened
-// before there is anything to lose, and keeps what it holds until then. The zero
-// value, for a flag that was not given, keeps nothing.
-type output struct{ file *os.File }
+// output is a file that a command writes its data to. It is opened before there is
+// anything to lose, and keeps what it holds until then. The zero value, for a flag that
+// was not given, keeps nothing.
+type output struct {
+	file *os.File
+	ours bool // else it is standard output, which others write to as well
+}
 
 // openOutput opens the file that a flag names: - is standard output, and no name no
 // file.
@@ -19,17 +23,18 @@ func openOutput(flag, name string) (output, error) {
 	case "":
 		return output{}, nil
 	case "-":
-		return output{os.Stdout}, nil
+		return output{file: os.Stdout}, nil
 	}
 	// O_RDWR: a FIFO is not waited for until somebody reads it, deaf to SIGTERM.
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return output{}, fmt.Errorf("%s: %w", flag, err)
 	}
-	return output{f}, nil
+	return output{f, true}, nil
 }
 
-// write writes v, as JSON, in place of what the file held.
+// write writes v, as JSON, in place of what the file held, or behind what standard output
+// has been told.
 func (o output) write(v any) error {
 	if o.file == nil {
 		return nil
@@ -38,8 +43,9 @@ func (o output) write(v any) error {
 	if err != nil {
 		return err
 	}
-	if info, err := o.file.Stat(); err == nil && info.Mode().IsRegular() {
-		if err := o.file.Truncate(0); err != nil {
+	if info, err := o.file.Stat(); err == nil && o.ours && info.Mode().IsRegular() {
+		_, seekErr := o.file.Seek(0, io.SeekStart)
+		if err := errors.Join(seekErr, o.file.Truncate(0)); err != nil {
 			return err
 		}
 	}

@@ -12,13 +12,24 @@ import (
 
 	"sluice/cmd/sluice/internal/portspec"
 	"sluice/cmd/sluice/internal/run"
+	"sluice/summary"
 )
+
+const runLong = `Switch frames between ports until SIGINT or SIGTERM.
+
+It needs root, or these capabilities: CAP_NET_RAW for packet ports, CAP_NET_ADMIN
+for tap and macvtap ports and to raise a netdev's limits, CAP_NET_ADMIN and CAP_BPF
+for host=drop, CAP_SYS_ADMIN for netns= and to probe the kernel. Without the last it
+goes by the kernel's release.`
 
 const runExample = `  # two namespaces' veths, the second behind a 64 KiB limit
   sluice run -p a=packet:vA -p b=packet:vB,gso_max_size=65536
 
   # a veth and a TAP that Sluice creates in namespace B
-  sluice run -p a=packet:vA -p b=tap:tB,netns=B --summary out.json`
+  sluice run -p a=packet:vA -p b=tap:tB,netns=B --summary out.json
+
+  # two virtual machines' taps
+  sluice run -p a=packet:tapA -p b=packet:tapB`
 
 const portHelp = "a `PORT`: " + `NAME=KIND:DEVICE[,key=value...]; give -p once for each port.
 KIND is tap (created if missing), packet (an existing netdev) or macvtap
@@ -35,7 +46,8 @@ KIND is tap (created if missing), packet (an existing netdev) or macvtap
                        pass (the kernel gets it whole)
   offload=WHAT         auto (default), full, csum or none: what the receiver takes
   host=HOW             packet: does the host's own stack see the frames too: drop
-                       (no; default where it has no address there) or keep (yes)`
+                       (no) or keep (yes); by default it does where the netdev has
+                       an address or a master`
 
 func newRunCommand() *cobra.Command {
 	var args []string
@@ -43,6 +55,7 @@ func newRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "run -p NAME=KIND:DEVICE[,key=value...] -p ...",
 		Short:   "Switch frames between ports until SIGINT or SIGTERM",
+		Long:    runLong,
 		Example: runExample,
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -54,7 +67,7 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVarP(&args, "port", "p", nil, portHelp)
-	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end; - is standard output, behind ready")
+	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
 	return c
 }
 
@@ -102,10 +115,22 @@ func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
 	// Whoever reads the log may go away. That must not end the switch, above all not
 	// before it has removed what it made: such writes just fail.
 	signal.Ignore(syscall.SIGPIPE)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ask := make(chan os.Signal, 1)
+	signal.Notify(ask, syscall.SIGUSR1)
 	sum, err := run.Run(c.Context(), run.Options{
 		Ports: ports,
-		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Log:   log,
 		Ready: func() { fmt.Println("ready") },
+		Ask:   ask,
+		Answer: func(s *summary.Summary) {
+			if file == "" {
+				log.Warn("SIGUSR1 asks for a summary, and there is no --summary FILE to write it to")
+			}
+			if err := out.write(s); err != nil {
+				log.Warn("write the summary: " + err.Error())
+			}
+		},
 	})
 	if sum != nil {
 		err = errors.Join(err, out.write(sum))

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"strings"
 	"testing"
 
 	"sluice/integration/netns"
@@ -85,8 +86,49 @@ func TestPortOfABridgeKeepsItsHost(t *testing.T) {
 		_, err := x.Run(deadline(t, patience), "busybox", "ping", "-c", "1", "-W", "1", hostAddress)
 		return err == nil
 	})
-	if n := s.lines("level=WARN", "port=a", "master"); n != 1 {
+	if n := s.lines("level=WARN", "port=a", "a port of br0"); n != 1 {
 		t.Errorf("%d warnings, want 1:\n%s", n, s.logged("level=WARN"))
+	}
+}
+
+// TestHostStackIsFollowed: a netdev that gets an address, or a master, while the switch
+// runs has its host back, and loses it with them.
+func TestHostStackIsFollowed(t *testing.T) {
+	// The host answers through the netdev that the question came from.
+	const route = "; ip route replace $PEER dev vA" // which goes with the last address
+	for _, c := range []struct{ name, come, leave, says string }{
+		{"address", "ip addr add 192.0.2.1/24 dev vA", "ip addr del 192.0.2.1/24 dev vA" + route,
+			"an address"},
+		{"master", "ip route del $PEER; ip link set vA master br0; ip addr add $HOST/24 dev br0",
+			"ip addr del $HOST/24 dev br0; ip link set vA nomaster" + route, "a port of br0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, x, _ := pair(t, netns.Link{}, netns.Link{})
+			b.Veth(b.sw, "other", b.sw, "end", netns.Link{})
+			b.sw.Address("other", hostAddress+"/32")
+			b.sw.Bridge("br0")
+			b.built()
+			must(t, b.sw, "ip", "route", "add", x.v4, "dev", "vA")
+			sh := func(command string) {
+				t.Helper()
+				shell(t, b.sw, strings.NewReplacer("$HOST", hostAddress, "$PEER", x.v4).Replace(command))
+			}
+			s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+			without := !since(6, 6) // no tcx
+			wantAnswers(t, b, x, hostAddress, without)
+			sh(c.come)
+			s.says(1, "level=WARN", "port=a", c.says, "host=drop")
+			wantAnswers(t, b, x, hostAddress, true)
+			sh(c.leave)
+			wait(t, "the host to fall silent", func() bool {
+				_, err := x.Run(deadline(t, patience), "busybox", "ping", "-c", "1", "-W", "1", hostAddress)
+				return without || err != nil
+			})
+			wantAnswers(t, b, x, hostAddress, without)
+			if n := s.lines("level=WARN", "port=a", c.says); n != 1 {
+				t.Errorf("%d warnings, want 1:\n%s", n, s.logged("port=a"))
+			}
+		})
 	}
 }
 

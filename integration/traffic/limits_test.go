@@ -262,8 +262,9 @@ func TestLimitsAreFollowed(t *testing.T) {
 	if p.TX.Segmented == 0 || p.TX.CsumCompleted == 0 || p.Drops.Egress["over_mtu"] == 0 {
 		t.Errorf("%+v, drops %v", p.TX, p.Drops)
 	}
-	if n := s.lines("port=b"); n != 1 {
-		t.Errorf("%d lines in the log, want that the port is up:\n%s", n, s.logged("port=b"))
+	if n, told := s.lines("port=b"), s.lines("port=b", "over_mtu"); n != 2 || told != 1 {
+		t.Errorf("%d lines in the log, want that the port is up, and what is over its MTU:\n%s",
+			n, s.logged("port=b"))
 	}
 }
 

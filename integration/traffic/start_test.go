@@ -20,6 +20,8 @@ import (
 
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
+	"sluice/summary"
+	"sluice/vnet"
 )
 
 // TestReadyIsPrintedOnce, and both signals end the switch with 0 and a summary of
@@ -72,6 +74,83 @@ func TestSummaryOnStandardOutput(t *testing.T) {
 	text, ready := strings.CutPrefix(out.String(), "ready\n")
 	if !ready || !json.Valid([]byte(text)) {
 		t.Errorf("it printed %q", out.String())
+	}
+}
+
+// TestSummaryBehindWhatAFileHolds: standard output that is a file is not Sluice's to
+// empty, nor what others have written there.
+func TestSummaryBehindWhatAFileHolds(t *testing.T) {
+	b := newBed(t)
+	b.built()
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "out"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("before\n"); err != nil {
+		t.Fatal(err)
+	}
+	read := func() string {
+		text, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	p, err := b.sw.Start(t.Context(), f, netnstest.Binary(t), "run", "--summary", "-", "-p", "a=tap:tA")
+	netnstest.Need(t, err)
+	wait(t, "ready", func() bool { return strings.HasSuffix(read(), "ready\n") })
+	if err := p.Interrupt(patience); err != nil {
+		t.Fatal(err)
+	}
+	text, ok := strings.CutPrefix(read(), "before\nready\n")
+	if !ok || !json.Valid([]byte(text)) {
+		t.Errorf("the file holds %q", read())
+	}
+}
+
+// TestSummaryWhileItRuns: SIGUSR1 writes it each time anew, and the last is the one at
+// the end. Without a file to write it to, the switch says so and goes on.
+func TestSummaryWhileItRuns(t *testing.T) {
+	b, x, _ := pair(t, netns.Link{}, netns.Link{})
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "c=tap:t0")
+	from := tapInto(t, x.Namespace, "eth0")
+	ask := func(frames uint64) {
+		t.Helper()
+		s.until(fmt.Sprintf("a summary with %d frames", frames), func() bool {
+			if err := unix.Kill(s.PID(), unix.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			var sum summary.Summary
+			text, err := os.ReadFile(s.summary)
+			if err != nil || json.Unmarshal(text, &sum) != nil { // it may be half written
+				return false
+			}
+			return sum.Port("a").RX.Frames >= frames
+		})
+	}
+	ask(0)
+	for range 10 {
+		from.send(vnet.Frame{Head: marker()})
+	}
+	ask(10)
+	if p := s.port("a"); !p.Up || p.RX.Frames < 10 {
+		t.Errorf("at the end: %+v", p)
+	}
+
+	var out netns.Output
+	p, err := b.sw.Start(t.Context(), &out, netnstest.Binary(t), "run", "-p", "a=tap:t1")
+	netnstest.Need(t, err)
+	wait(t, "ready", func() bool { return out.String() == "ready\n" })
+	if err := unix.Kill(p.PID(), unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a word about the file", func() bool {
+		return strings.Contains(p.Stderr(), "no --summary FILE")
+	})
+	if err := p.Interrupt(patience); err != nil {
+		t.Error(err)
 	}
 }
 

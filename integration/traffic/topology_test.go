@@ -317,6 +317,7 @@ func TestT06StallIsCounted(t *testing.T) {
 		c, err := x.Counters()
 		return err == nil && c["TcpRetransSegs"] > 0
 	})
+	s.says(1, "level=WARN", "port=b", "over_mtu", "mtu=1500")
 	cancel()
 	if err := <-stalled; err == nil {
 		t.Error("frames above the port's MTU arrived")

@@ -136,7 +136,9 @@ func TestKernelDropsOutliveTheDevice(t *testing.T) {
 	s.says(1, "port=x", "port is up")
 	from := tapInto(t, x.Namespace, "eth0")
 	s.until("drops of the tap", func() bool {
-		from.send(vnet.Frame{Head: marker()})
+		for range 100 {
+			from.send(vnet.Frame{Head: marker()})
+		}
 		return link(t, b.sw, "tX").Statistics.TxDropped > 0
 	})
 	must(t, b.sw, "ip", "link", "set", "tX", "down")

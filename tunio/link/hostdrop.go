@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // HostDrop keeps what the netdev receives from the host's own stack, which would
@@ -26,8 +27,11 @@ func HostDrop(index int) (_ io.Closer, err error) {
 		case errors.Is(err, ebpf.ErrNotSupported):
 			err = fmt.Errorf("keep frames from the host: tcx needs Linux 6.6: %w",
 				errors.Join(errors.ErrUnsupported, err))
+		case errors.Is(err, unix.EPERM):
+			// The library guesses at RLIMIT_MEMLOCK, which no kernel that has tcx goes by.
+			err = fmt.Errorf("keep frames from the host: %w", hint(unix.EPERM, "CAP_BPF and CAP_NET_ADMIN"))
 		case err != nil:
-			err = fmt.Errorf("keep frames from the host: %w", hint(err, "CAP_BPF and CAP_NET_ADMIN"))
+			err = fmt.Errorf("keep frames from the host: %w", err)
 		}
 	}()
 	const tcxDrop = 2 // TCX_DROP in include/uapi/linux/bpf.h

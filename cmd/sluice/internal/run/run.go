@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sluice/summary"
 	"sluice/tunio/link"
 	"sluice/tunio/probe"
+	"sluice/vnet"
 )
 
 // Options are what `sluice run` was asked to do.
@@ -20,6 +22,11 @@ type Options struct {
 	Ports []portspec.Port
 	Log   *slog.Logger
 	Ready func() // called once, when every port is attached
+
+	// Ask asks for the ports' state and counters as they are. Frames that are under way
+	// are in some of the counters and not yet in others.
+	Ask    <-chan os.Signal
+	Answer func(*summary.Summary)
 }
 
 // interval is how often devices are looked at without a reason.
@@ -44,7 +51,8 @@ func Run(ctx context.Context, o Options) (_ *summary.Summary, err error) {
 		r.log.Warn("this kernel was not probed: going by its release", "release", r.probe.Release, "why", r.probe.Why)
 	}
 	o.Ready()
-	r.loop(ctx)
+	r.loop(ctx, o)
+	r.quiesce()
 	return r.summary(), nil
 }
 
@@ -87,7 +95,11 @@ func (r *runner) open(specs []portspec.Port) error {
 			log:       r.log.With("port", s.Name, "device", s.Device),
 		}
 		r.ports = append(r.ports, p)
-		if err := p.begin(); err != nil {
+		err = p.begin()
+		switch {
+		case errors.Is(err, os.ErrPermission):
+			return fmt.Errorf("port %s: %w; `sluice run --help` lists what each part needs", s.Name, err)
+		case err != nil:
 			return fmt.Errorf("port %s: %w", s.Name, err)
 		}
 	}
@@ -108,7 +120,7 @@ func (r *runner) namespace(name string) (*namespace, error) {
 }
 
 // loop keeps ports and devices together until ctx is done.
-func (r *runner) loop(ctx context.Context) {
+func (r *runner) loop(ctx context.Context, o Options) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -120,6 +132,11 @@ func (r *runner) loop(ctx context.Context) {
 		case <-r.wake:
 		case e := <-r.sw.Events():
 			r.event(e)
+		case <-o.Ask:
+			for _, p := range r.ports {
+				p.last = p.state()
+			}
+			o.Answer(r.summary())
 		}
 		for _, n := range r.names {
 			n.follow()
@@ -150,15 +167,31 @@ func (r *runner) event(e dataplane.Event) {
 	}
 }
 
-// summary is the state of all ports.
-func (r *runner) summary() *summary.Summary {
-	s := &summary.Summary{Ports: []summary.Port{}}
+// gsoName is the kernel's name of a GSO type.
+func gsoName(g vnet.GSO) string {
+	switch g.Type() {
+	case vnet.GSOTCPv4:
+		return "tcpv4"
+	case vnet.GSOTCPv6:
+		return "tcpv6"
+	}
+	return "udp_l4"
+}
+
+// quiesce keeps the ports' state as it is, and ends the traffic: the counters agree with
+// each other when nothing is under way.
+func (r *runner) quiesce() {
 	for _, p := range r.ports {
 		p.last = p.state()
 	}
 	for _, p := range r.ports {
-		p.sw.Detach() // counters agree with each other when nothing is in flight
+		p.sw.Detach()
 	}
+}
+
+// summary is the ports' last state, and their counters.
+func (r *runner) summary() *summary.Summary {
+	s := &summary.Summary{Ports: []summary.Port{}}
 	for _, p := range r.ports {
 		s.Ports = append(s.Ports, p.summary())
 	}
