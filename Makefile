@@ -24,11 +24,11 @@ test: deps ## all tests; those that need root are skipped without it
 integration: deps ## only the tests with real traffic through real kernels
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 20m -v ./integration/...
 
-kernels: deps ## the tests of the kernel in a guest of each kernel; prints what each takes; a quarter of an hour
-	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/kernels -kernels
+kernels: deps ## the tests of the kernel in a guest of each kernel; prints what each takes; a quarter of an hour; SERIES=6.12 for one kernel
+	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 60m -v ./integration/kernels -kernels $(if $(SERIES),-series $(SERIES))
 
 vm: deps ## all tests between guests under QEMU: 6 minutes where they are emulated
-	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -timeout 60m -v ./integration/guests -full
+	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 60m -v ./integration/guests -full
 
 check: deps ## format, vet, staticcheck, tests under the race detector, every benchmark once
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
