@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
 )
 
@@ -44,7 +45,7 @@ var peerUsed bool
 
 // builtPeer is a directory with Command peer, which needs no libraries.
 var builtPeer = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "sluice-peer-*")
+	dir, err := netns.TempDir("peer")
 	if err != nil {
 		return "", err
 	}

@@ -27,8 +27,8 @@
 //
 // Close ends every process that was started in the laboratory, removes every
 // namespace, and with these every device. It may be called at any time, from
-// any goroutine, more than once. What a killed process could not remove, the
-// next New in any process does. Children die with their maker.
+// any goroutine, more than once. What a killed process could not remove,
+// temporary directories too, the next New in any process does. Children die with their maker.
 //
 // # Concurrency
 //

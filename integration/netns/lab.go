@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,8 @@ import (
 const (
 	// runDir is where iproute2 keeps the names of namespaces.
 	runDir = "/run/netns"
-	// namePrefix starts the name of every namespace made here:
-	// sluice-PID-LABORATORY-NAME.
+	// namePrefix starts the name of every namespace made here, and of every temporary
+	// directory: sluice-PID-LABORATORY-NAME, sluice-PID-WHAT-RANDOM.
 	namePrefix = "sluice-"
 )
 
@@ -43,20 +44,35 @@ func New(name string) *Lab {
 	return &Lab{prefix: fmt.Sprintf("%s%d-%s%d-", namePrefix, os.Getpid(), name, labs.Add(1))}
 }
 
-// sweep removes the namespaces of makers that are dead: killed, or ended by a
-// test's timeout. An error leaves them to the next sweep.
+// TempDir makes a temporary directory that the caller removes, or the next New or
+// TempDir of any process if the caller's is killed. The word says what it is for.
+func TempDir(word string) (string, error) {
+	sweep()
+	return os.MkdirTemp("", fmt.Sprintf("%s%d-%s-*", namePrefix, os.Getpid(), word))
+}
+
+// sweep removes the namespaces and directories of makers that are dead: killed, or
+// ended by a test's timeout. An error leaves them to the next sweep.
 func sweep() {
-	entries, err := os.ReadDir(runDir)
-	if err != nil {
-		return
+	for _, name := range orphans(runDir) {
+		_ = vishns.DeleteNamed(name)
 	}
+	for _, name := range orphans(os.TempDir()) {
+		_ = os.RemoveAll(filepath.Join(os.TempDir(), name))
+	}
+}
+
+// orphans are the names in a directory that were given by processes which are dead.
+func orphans(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		rest, ours := strings.CutPrefix(e.Name(), namePrefix)
 		pid, err := strconv.Atoi(strings.SplitN(rest, "-", 2)[0])
 		if ours && err == nil && unix.Kill(pid, 0) == unix.ESRCH {
-			_ = vishns.DeleteNamed(e.Name())
+			names = append(names, e.Name())
 		}
 	}
+	return names
 }
 
 // Err is the first error of a method that builds, or nil.

@@ -100,11 +100,13 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 	const role = "SLUICE_TEST_LEAVE"
 	if os.Getenv(role) != "" {
 		ns := netns.New("left").Namespace("a")
-		if _, err := ns.Start(context.Background(), nil, "sleep", "1000"); err != nil {
+		_, err := ns.Start(context.Background(), nil, "sleep", "1000")
+		dir, dirErr := netns.TempDir("left")
+		if err := errors.Join(err, dirErr); err != nil {
 			os.Stdout.WriteString("error " + err.Error() + "\n")
 			return
 		}
-		os.Stdout.WriteString("left " + ns.Name + "\n")
+		os.Stdout.WriteString("left /run/netns/" + ns.Name + " " + dir + "\n")
 		select {}
 	}
 	lab := netnstest.New(t)
@@ -124,17 +126,21 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 	n, _ := out.Read(line)
 	child.Process.Kill()
 	child.Wait()
-	name, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "left ")
-	if !ok {
+	names, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "left ")
+	left := strings.Fields(names)
+	if !ok || len(left) != 2 {
 		t.Fatalf("the child says %q", line[:n])
 	}
-	file := "/run/netns/" + name
-	if _, err := os.Lstat(file); err != nil {
-		t.Fatalf("the child left nothing: %v", err)
+	for _, file := range left {
+		if _, err := os.Lstat(file); err != nil {
+			t.Fatalf("the child left nothing: %v", err)
+		}
 	}
 	netnstest.New(t)
-	if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is still there: %v", file, err)
+	for _, file := range left {
+		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", file, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -32,20 +33,20 @@ type Sluice struct {
 // Sluice starts `binary run args...` in the namespace and waits until its ports
 // are attached.
 func (ns *Namespace) Sluice(ctx context.Context, binary string, args ...string) (*Sluice, error) {
-	file, err := os.CreateTemp("", "sluice-summary-*.json")
+	dir, err := TempDir("summary")
 	if err != nil {
 		return nil, fmt.Errorf("netns: summary: %w", err)
 	}
-	file.Close()
-	ns.lab.onClose(func() { os.Remove(file.Name()) })
+	ns.lab.onClose(func() { os.RemoveAll(dir) })
+	file := filepath.Join(dir, "summary.json")
 
 	ready := &lineWriter{line: readyLine, seen: make(chan struct{})}
-	args = append(append([]string{"run"}, args...), "--summary", file.Name())
+	args = append(append([]string{"run"}, args...), "--summary", file)
 	p, err := ns.Start(ctx, ready, binary, args...)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sluice{Process: p, file: file.Name()}
+	s := &Sluice{Process: p, file: file}
 	s.stop = sync.OnceValues(s.readSummary)
 
 	timer := time.NewTimer(readyLimit)

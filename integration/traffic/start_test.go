@@ -515,7 +515,7 @@ func everybodys(t testing.TB, binary string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "sluice-test-*")
+	dir, err := netns.TempDir("switch")
 	if err != nil {
 		t.Fatal(err)
 	}

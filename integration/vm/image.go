@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"sluice/integration/netns"
 	"sluice/integration/vm/debian"
 	"sluice/integration/vm/initramfs"
 )
@@ -40,7 +41,7 @@ var texts = map[string]string{
 
 // guestInit is the guest's init, built once a process.
 var guestInit = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-init-*", dirPrefix, os.Getpid()))
+	dir, err := netns.TempDir("init")
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sluice/integration/netns"
 	"sluice/integration/vm/debian"
@@ -38,10 +34,6 @@ type T interface {
 	Skip(args ...any)
 	Fatal(args ...any)
 }
-
-// dirPrefix starts the name of every laboratory's directory:
-// sluice-vm-PID-RANDOM.
-const dirPrefix = "sluice-vm-"
 
 // Lab makes guests, and ends them with its test.
 type Lab struct {
@@ -90,28 +82,13 @@ func (l *Lab) open() (err error) {
 	if l.userland, err = l.cache.Userland(); err != nil {
 		return err
 	}
-	sweep()
-	pattern := fmt.Sprintf("%s%d-*", dirPrefix, os.Getpid())
-	if l.dir, err = os.MkdirTemp("", pattern); err != nil {
+	if l.dir, err = netns.TempDir("vm"); err != nil {
 		return fmt.Errorf("vm: laboratory: %w", err)
 	}
 	if l.accel, err = accelerator(l); err != nil {
 		return errors.Join(err, os.RemoveAll(l.dir))
 	}
 	return nil
-}
-
-// sweep removes the directories of processes that were killed. An error leaves
-// them to the next sweep.
-func sweep() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
-	for _, dir := range dirs {
-		rest := strings.TrimPrefix(filepath.Base(dir), dirPrefix)
-		pid, err := strconv.Atoi(strings.SplitN(rest, "-", 2)[0])
-		if err == nil && unix.Kill(pid, 0) == unix.ESRCH {
-			_ = os.RemoveAll(dir)
-		}
-	}
 }
 
 // Emulated reports whether guests run without KVM: slowly.

@@ -15,7 +15,7 @@ import (
 // TestMain fails the run if tests leave processes or directories behind.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	own, _ := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-*", dirPrefix, os.Getpid())))
+	own, _ := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("sluice-%d-*", os.Getpid())))
 	for _, dir := range own {
 		fmt.Fprintln(os.Stderr, "left behind:", dir)
 		code = max(code, 1)

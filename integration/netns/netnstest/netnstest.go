@@ -82,7 +82,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if file := os.Getenv("SLUICE_BINARY"); file != "" {
 		return file, nil
 	}
-	dir, err := os.MkdirTemp("", "sluice-test-*")
+	dir, err := netns.TempDir("switch")
 	if err != nil {
 		return "", err
 	}
