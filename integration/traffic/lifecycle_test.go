@@ -351,8 +351,8 @@ func TestPortFollowsTheCarrier(t *testing.T) {
 				stop()
 			}
 			notBusy(t, s, "without a carrier")
-			if n := s.lines("port=x"); n != 7 {
-				t.Errorf("%d lines, want 7:\n%s", n, s.logged("port=x"))
+			if n := s.lines("port=x", "port is"); n != 7 {
+				t.Errorf("%d lines say that it is up or down, want 7:\n%s", n, s.logged("port=x"))
 			}
 			clean(t, x, y)
 			if s.port("x").Up {
