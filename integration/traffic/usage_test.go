@@ -42,8 +42,9 @@ func TestIdleCostsNothing(t *testing.T) {
 	time.Sleep(span)
 	used, woken := s.cpu()-settled, s.switches()-switches
 	t.Logf("idle: %v of processor time and %d wakeups in %v", used, woken, span)
-	// Three looks at three devices take some milliseconds; a loop would take 3 s.
-	if used > 150*time.Millisecond {
+	// Three looks at three devices take some milliseconds, or tenths of a second in an
+	// emulated guest; a loop would take 3 s.
+	if used > span/4 {
 		t.Errorf("%v of processor time in %v", used, span)
 	}
 }

@@ -199,7 +199,7 @@ func TestHasAddressIgnoresTheAutomaticLinkLocal(t *testing.T) {
 	n.ip(t, "link add v0 type veth peer name v1")
 	want := func(name string, want bool) {
 		t.Helper()
-		got, err := n.HasAddress(name)
+		got, err := n.HasAddress(n.get(t, name))
 		must(t, err)
 		if got != want {
 			t.Errorf("%s has an address: %v, want %v", name, got, want)

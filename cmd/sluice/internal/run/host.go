@@ -55,7 +55,7 @@ func (p *port) hostUses(f *link.Facts) (string, error) {
 		}
 		return "is a port of " + master + ", which forwards them as well", nil
 	}
-	address, err := p.ns.ns.HasAddress(f.Name)
+	address, err := p.ns.ns.HasAddress(f)
 	if address {
 		return "has an address", err
 	}
