@@ -28,6 +28,7 @@ func TestSegmentOfWhatAKernelSends(t *testing.T) {
 	lab.Veth(a, "eth0", b, "eth0", netns.Link{GSO: senderGSO, MAC: mac})
 	a.Address("eth0", "10.0.0.1/24", "fd00::1/64")
 	b.Address("eth0", "10.0.0.2/24", "fd00::2/64")
+	a.Eager()
 	netnstest.Need(t, lab.Err())
 
 	const each = 6 // super-packets of above 64 KiB, and of others

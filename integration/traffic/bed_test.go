@@ -136,6 +136,24 @@ func received(t testing.TB, h *host) uint64 {
 	return link(t, h.Namespace, "eth0").Statistics.RxPackets
 }
 
+// delivered fails the test if a port dropped anything but what nobody was there for, or
+// if more got lost than a queue that was full for a moment explains. TCP makes up for
+// losses: only counters tell.
+func delivered(t testing.TB, sum summary.Summary) {
+	t.Helper()
+	for _, p := range sum.Ports {
+		if d := dropped(p, "no_egress", "full"); len(d) > 0 {
+			t.Errorf("port %s: drops %v", p.Name, d)
+		}
+		passed := p.RX.Frames + p.TX.Offered
+		lost := p.Drops.Egress["full"] + p.KernelDrops
+		if lost > 8+passed/1000 {
+			t.Errorf("port %s: %d full and %d lost by the kernel, of %d frames",
+				p.Name, p.Drops.Egress["full"], p.KernelDrops, passed)
+		}
+	}
+}
+
 // dropped is the sum of all drops of a port but those for the given reasons.
 func dropped(p summary.Port, except ...string) map[string]uint64 {
 	sum := map[string]uint64{}
