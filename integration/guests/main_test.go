@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	code := netnstest.Main(m)
 	if peerUsed {
 		if dir, err := builtPeer(); err == nil {
-			os.RemoveAll(dir)
+			netns.RemoveDir(dir)
 		}
 	}
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))

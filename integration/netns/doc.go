@@ -27,8 +27,10 @@
 //
 // Close ends every process that was started in the laboratory, removes every
 // namespace, and with these every device. It may be called at any time, from
-// any goroutine, more than once. What a killed process could not remove,
-// temporary directories too, the next New in any process does. Children die with their maker.
+// any goroutine, more than once. Children die with their maker. What a killed
+// process could not remove, temporary directories too, the next New in any process
+// of the same user does. It goes by a locked file in os.TempDir, never by a name
+// alone: what has no such file, or one whose lock is held, is another's.
 //
 // # Concurrency
 //

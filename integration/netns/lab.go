@@ -4,32 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
-	vishns "github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 )
 
-const (
-	// runDir is where iproute2 keeps the names of namespaces.
-	runDir = "/run/netns"
-	// namePrefix starts the name of every namespace made here, and of every temporary
-	// directory: sluice-PID-LABORATORY-NAME, sluice-PID-WHAT-RANDOM.
-	namePrefix = "sluice-"
-)
+// runDir is where iproute2 keeps the names of namespaces.
+const runDir = "/run/netns"
 
 // labs counts the laboratories of this process, to keep their names apart.
 var labs atomic.Uint32
 
 // Lab owns namespaces and what runs in them.
 type Lab struct {
-	prefix string // of the names of its namespaces
+	prefix  string // of the names of its namespaces
+	entered bool   // self counts it until it has closed
 
 	mu         sync.Mutex
 	err        error        // guarded by mu: the first error of a method that builds
@@ -41,38 +32,12 @@ type Lab struct {
 // New makes an empty laboratory. The name only helps a reader of /run/netns.
 func New(name string) *Lab {
 	sweep()
-	return &Lab{prefix: fmt.Sprintf("%s%d-%s%d-", namePrefix, os.Getpid(), name, labs.Add(1))}
-}
-
-// TempDir makes a temporary directory that the caller removes, or the next New or
-// TempDir of any process if the caller's is killed. The word says what it is for.
-func TempDir(word string) (string, error) {
-	sweep()
-	return os.MkdirTemp("", fmt.Sprintf("%s%d-%s-*", namePrefix, os.Getpid(), word))
-}
-
-// sweep removes the namespaces and directories of makers that are dead: killed, or
-// ended by a test's timeout. An error leaves them to the next sweep.
-func sweep() {
-	for _, name := range orphans(runDir) {
-		_ = vishns.DeleteNamed(name)
+	maker, err := self.enter()
+	l := &Lab{prefix: fmt.Sprintf("%s-%s%d-", maker, name, labs.Add(1)), entered: err == nil}
+	if err != nil {
+		l.err = fmt.Errorf("netns: make laboratory: %w", err)
 	}
-	for _, name := range orphans(os.TempDir()) {
-		_ = os.RemoveAll(filepath.Join(os.TempDir(), name))
-	}
-}
-
-// orphans are the names in a directory that were given by processes which are dead.
-func orphans(dir string) (names []string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		rest, ours := strings.CutPrefix(e.Name(), namePrefix)
-		pid, err := strconv.Atoi(strings.SplitN(rest, "-", 2)[0])
-		if ours && err == nil && unix.Kill(pid, 0) == unix.ESRCH {
-			names = append(names, e.Name())
-		}
-	}
-	return names
+	return l
 }
 
 // Err is the first error of a method that builds, or nil.
@@ -113,6 +78,7 @@ func (l *Lab) onClose(stop func()) {
 // Close ends every process and removes every namespace of the laboratory.
 func (l *Lab) Close() error {
 	l.mu.Lock()
+	leaves := l.entered && !l.closed
 	l.closed = true
 	if l.err == nil {
 		l.err = fmt.Errorf("netns: laboratory: %w", os.ErrClosed)
@@ -128,7 +94,11 @@ func (l *Lab) Close() error {
 	for _, ns := range namespaces {
 		errs = append(errs, ns.close())
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if leaves && err == nil { // what could not be removed, somebody's sweep must find
+		self.leave()
+	}
+	return err
 }
 
 // Link is how one end of a cable is set up. Zero values keep the kernel's

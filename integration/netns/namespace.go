@@ -109,32 +109,31 @@ func (ns *Namespace) close() error {
 	if ns.handle.IsOpen() {
 		ns.handle.Close()
 	}
-	if err := vishns.DeleteNamed(ns.Name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		// NewNamed may have stopped between making the file and mounting on it.
-		if rmErr := os.Remove(path.Join(runDir, ns.Name)); rmErr != nil {
-			return fmt.Errorf("netns: remove %s: %w", ns.Name, err)
-		}
-	}
-	return nil
+	return removeName(ns.Name)
 }
 
 // Do runs f on the namespace's thread and returns its error. What f opens (a
 // socket, /proc/thread-self/net) belongs to the namespace and may be used
 // elsewhere afterwards. f must not wait long: the namespace's other work
-// waits behind it.
+// waits behind it. It must return: a Goexit (t.Fatal) ends the thread, after which
+// Do is an error.
 func (ns *Namespace) Do(f func() error) error {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if ns.jobs == nil {
 		return fmt.Errorf("netns: %s: %w", ns.Name, os.ErrClosed)
 	}
-	var err error
-	done := make(chan struct{})
+	err := fmt.Errorf("netns: %s: its thread ended in Do: %w", ns.Name, os.ErrClosed)
+	returned, done := false, make(chan struct{})
 	ns.jobs <- func() {
 		defer close(done)
 		err = f()
+		returned = true
 	}
 	<-done
+	if !returned {
+		ns.jobs = nil // nobody receives any more
+	}
 	return err
 }
 

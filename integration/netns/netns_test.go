@@ -1,6 +1,7 @@
 package netns_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/hex"
@@ -8,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -109,6 +112,7 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 		os.Stdout.WriteString("left /run/netns/" + ns.Name + " " + dir + "\n")
 		select {}
 	}
+	t.Setenv("TMPDIR", t.TempDir()) // no other process's sweep comes here
 	lab := netnstest.New(t)
 	lab.Namespace("able")
 	netnstest.Need(t, lab.Err())
@@ -116,31 +120,117 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 	child.Env = append(os.Environ(), role+"=1")
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line := make([]byte, 256)
-	n, _ := out.Read(line)
-	child.Process.Kill()
-	child.Wait()
-	names, ok := strings.CutPrefix(strings.TrimSpace(string(line[:n])), "left ")
+	need(t, err)
+	need(t, child.Start())
+	kill := sync.OnceFunc(func() {
+		child.Process.Kill()
+		child.Wait()
+	})
+	defer kill()
+	need(t, out.(*os.File).SetReadDeadline(time.Now().Add(time.Minute)))
+	line, err := bufio.NewReader(out).ReadString('\n')
+	names, ok := strings.CutPrefix(strings.TrimSpace(line), "left ")
 	left := strings.Fields(names)
 	if !ok || len(left) != 2 {
-		t.Fatalf("the child says %q", line[:n])
+		t.Fatalf("the child says %q, %v", line, err)
 	}
+	maker := filepath.Dir(left[1])
+	left = append(left, maker)
+	netnstest.New(t)
 	for _, file := range left {
 		if _, err := os.Lstat(file); err != nil {
-			t.Fatalf("the child left nothing: %v", err)
+			t.Errorf("the child lives, and has lost it: %v", err)
 		}
 	}
+	kill()
 	netnstest.New(t)
 	for _, file := range left {
 		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is still there: %v", file, err)
 		}
+	}
+}
+
+// TestNextLabLeavesStrangersAlone: no name is a proof that its maker is dead.
+func TestNextLabLeavesStrangersAlone(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	lab := netnstest.New(t)
+	lab.Namespace("able")
+	netnstest.Need(t, lab.Err())
+
+	const nobody = "sluice-99999999" // no pid is as great as this one
+	maker := func(name string) (dir string, lock *os.File) {
+		dir = filepath.Join(tmp, name)
+		need(t, os.Mkdir(dir, 0o700))
+		lock, err := os.Create(filepath.Join(dir, "maker.lock"))
+		need(t, err)
+		t.Cleanup(func() { lock.Close() })
+		return dir, lock
+	}
+	results := filepath.Join(tmp, nobody+"-results")
+	need(t, os.Mkdir(results, 0o700))
+	alive, lock := maker(nobody + "-1")
+	need(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	dead, _ := maker(nobody + "-2")
+	others, _ := maker(nobody + "-3")
+	need(t, os.Chown(others, 65534, -1))
+	link := filepath.Join(tmp, nobody+"-4")
+	target, _ := maker("elsewhere")
+	need(t, os.Symlink(target, link))
+
+	keep := []string{results, alive, others, link, filepath.Join(target, "maker.lock")}
+	for _, name := range []string{nobody, nobody + "-1-a", nobody + "-20-a", nobody + "-2-a"} {
+		need(t, exec.Command("ip", "netns", "add", name).Run())
+		defer exec.Command("ip", "netns", "del", name).Run()
+		keep = append(keep, "/run/netns/"+name)
+	}
+	left := []string{keep[len(keep)-1], dead}
+	keep = keep[:len(keep)-1]
+
+	netnstest.New(t)
+	for _, file := range keep {
+		if _, err := os.Lstat(file); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, file := range left {
+		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", file, err)
+		}
+	}
+}
+
+// TestTempDirLeavesNothing wants the maker's own directory to go with what is in it.
+func TestTempDirLeavesNothing(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	dir, err := netns.TempDir("word")
+	need(t, err)
+	if err := netns.New("test").Close(); err != nil { // leaves alone what is in use
+		t.Error(err)
+	}
+	need(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	need(t, netns.RemoveDir(dir))
+	if entries, err := os.ReadDir(tmp); err != nil || len(entries) != 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+func need(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoSurvivesGoexit(t *testing.T) {
+	_, a, _ := cable(t, netns.Link{})
+	if err := a.Do(func() error { runtime.Goexit(); return nil }); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Do whose function exits: %v, want ErrClosed", err)
+	}
+	if err := a.Do(func() error { return nil }); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the next Do: %v, want ErrClosed", err)
 	}
 }
 
@@ -236,6 +326,8 @@ func TestExchangeFailsWithoutACable(t *testing.T) {
 
 func TestIperfAndCaptureSeeSuperPackets(t *testing.T) {
 	lab, a, b := cable(t, netns.Link{GSO: 389120})
+	a.Eager()
+	b.Eager()
 	for _, address := range []string{"10.0.0.2", "fd00::2"} {
 		sizes, err := b.MeasureFrames("eth0")
 		netnstest.Need(t, err)

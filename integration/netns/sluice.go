@@ -20,7 +20,7 @@ const (
 	// readyLimit is how long attaching may take, the probe of the kernel included.
 	readyLimit = 30 * time.Second
 	// stopLimit is how long it may take to remove what it created.
-	stopLimit = 10 * time.Second
+	stopLimit = 20 * time.Second
 )
 
 // Sluice is a running `sluice run`.
@@ -37,7 +37,7 @@ func (ns *Namespace) Sluice(ctx context.Context, binary string, args ...string) 
 	if err != nil {
 		return nil, fmt.Errorf("netns: summary: %w", err)
 	}
-	ns.lab.onClose(func() { os.RemoveAll(dir) })
+	ns.lab.onClose(func() { RemoveDir(dir) })
 	file := filepath.Join(dir, "summary.json")
 
 	ready := &lineWriter{line: readyLine, seen: make(chan struct{})}

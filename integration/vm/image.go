@@ -45,7 +45,7 @@ var guestInit = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer netns.RemoveDir(dir)
 	file := filepath.Join(dir, "init")
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "sluice/integration/vm/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -86,7 +86,7 @@ func (l *Lab) open() (err error) {
 		return fmt.Errorf("vm: laboratory: %w", err)
 	}
 	if l.accel, err = accelerator(l); err != nil {
-		return errors.Join(err, os.RemoveAll(l.dir))
+		return errors.Join(err, netns.RemoveDir(l.dir))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (l *Lab) close() {
 			l.t.Logf("%s: console kept in %s; its end:\n%s", g.name, g.keepConsole(), g.consoleEnd())
 		}
 	}
-	if err := os.RemoveAll(l.dir); err != nil {
+	if err := netns.RemoveDir(l.dir); err != nil {
 		l.t.Logf("vm: %v", err)
 	}
 }

@@ -43,6 +43,9 @@ func New(t testing.TB) *netns.Lab {
 		if err := lab.Close(); err != nil {
 			t.Error(err)
 		}
+		signals.mu.Lock()
+		defer signals.mu.Unlock()
+		delete(signals.labs, lab)
 	})
 	return lab
 }
@@ -50,14 +53,17 @@ func New(t testing.TB) *netns.Lab {
 var signals struct {
 	once sync.Once
 	mu   sync.Mutex
-	labs []*netns.Lab // guarded by mu
+	labs map[*netns.Lab]struct{} // guarded by mu: those that are open
 }
 
 // closeOnSignal closes lab when the test binary is interrupted, and then lets
 // the signal do what it does.
 func closeOnSignal(lab *netns.Lab) {
 	signals.mu.Lock()
-	signals.labs = append(signals.labs, lab)
+	if signals.labs == nil {
+		signals.labs = map[*netns.Lab]struct{}{}
+	}
+	signals.labs[lab] = struct{}{}
 	signals.mu.Unlock()
 	signals.once.Do(func() {
 		got := make(chan os.Signal, 1)
@@ -65,7 +71,7 @@ func closeOnSignal(lab *netns.Lab) {
 		go func() {
 			s := <-got
 			signals.mu.Lock() // kept: no laboratory is made any more
-			for _, lab := range signals.labs {
+			for lab := range signals.labs {
 				_ = lab.Close()
 			}
 			signal.Reset(s)
@@ -89,7 +95,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	file := filepath.Join(dir, "sluice")
 	out, err := exec.Command("go", "build", "-o", file, "sluice/cmd/sluice").CombinedOutput()
 	if err != nil {
-		return "", errors.Join(err, errors.New(strings.TrimSpace(string(out))), os.RemoveAll(dir))
+		return "", errors.Join(err, errors.New(strings.TrimSpace(string(out))), netns.RemoveDir(dir))
 	}
 	return file, nil
 })
@@ -112,7 +118,7 @@ func Main(m *testing.M) int {
 	code := m.Run()
 	if binaryUsed.Load() && os.Getenv("SLUICE_BINARY") == "" {
 		if file, err := binary(); err == nil {
-			os.RemoveAll(filepath.Dir(file))
+			netns.RemoveDir(filepath.Dir(file))
 		}
 	}
 	return code
