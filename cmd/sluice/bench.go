@@ -75,6 +75,8 @@ func newBenchCommand() *cobra.Command {
 			report, err := bench.Run(c.Context(), config)
 			if report != nil {
 				err = errors.Join(err, report.WriteTable(c.OutOrStdout()), out.write(report))
+			} else {
+				err = errors.Join(err, out.discard())
 			}
 			return out.close(err)
 		},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,11 +29,17 @@ func main() { os.Exit(Main(os.Args[1:])) }
 
 // Main runs one command line and returns its exit code.
 func Main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup leaves it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	root := &cobra.Command{
 		Use:           "sluice",
 		Short:         "A userspace Ethernet switch for Linux that carries BIG TCP",
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
@@ -46,6 +53,23 @@ func Main(args []string) int {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRunCommand(), newBenchCommand())
 	root.SetArgs(args)
+	// Cobra's own commands take any argument.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = noArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				_, rest, err := root.Find(args)
+				if err != nil {
+					return usageError{err}
+				}
+				return noArgs(root, rest)
+			}
+		}
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone
@@ -55,4 +79,13 @@ func Main(args []string) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// version is that of the module, which names the commit.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
 }

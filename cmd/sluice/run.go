@@ -15,7 +15,7 @@ import (
 	"sluice/summary"
 )
 
-const runLong = `Switch frames between ports until SIGINT or SIGTERM.
+const runLong = `Switch frames between ports until SIGINT, SIGTERM or SIGHUP.
 
 It needs root, or these capabilities: CAP_NET_RAW for packet ports, CAP_NET_ADMIN
 for tap and macvtap ports and to raise a netdev's limits, CAP_NET_ADMIN and CAP_BPF
@@ -46,15 +46,15 @@ KIND is tap (created if missing), packet (an existing netdev) or macvtap
                        pass (the kernel gets it whole)
   offload=WHAT         auto (default), full, csum or none: what the receiver takes
   host=HOW             packet: does the host's own stack see the frames too: drop
-                       (no) or keep (yes); by default it does where the netdev has
-                       an address or a master`
+                       (no) or keep (yes); by default it does while the netdev has
+                       an address, is a bridge's port or carries another netdev`
 
 func newRunCommand() *cobra.Command {
 	var args []string
 	var file string
 	c := &cobra.Command{
 		Use:     "run -p NAME=KIND:DEVICE[,key=value...] -p ...",
-		Short:   "Switch frames between ports until SIGINT or SIGTERM",
+		Short:   "Switch frames between ports until SIGINT, SIGTERM or SIGHUP",
 		Long:    runLong,
 		Example: runExample,
 		Args:    noArgs,
@@ -118,6 +118,17 @@ func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ask := make(chan os.Signal, 1)
 	signal.Notify(ask, syscall.SIGUSR1)
+	answers, written := make(chan *summary.Summary, 1), make(chan struct{})
+	go func() {
+		defer close(written)
+		for s := range answers {
+			if err := out.write(s); err != nil {
+				log.Warn(err.Error())
+				continue
+			}
+			log.Info("the summary is written", "file", file)
+		}
+	}()
 	sum, err := run.Run(c.Context(), run.Options{
 		Ports: ports,
 		Log:   log,
@@ -126,14 +137,21 @@ func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
 		Answer: func(s *summary.Summary) {
 			if file == "" {
 				log.Warn("SIGUSR1 asks for a summary, and there is no --summary FILE to write it to")
+				return
 			}
-			if err := out.write(s); err != nil {
-				log.Warn("write the summary: " + err.Error())
+			select {
+			case answers <- s:
+			default: // the switch waits for no reader
+				log.Warn("SIGUSR1 asks for a summary, and nobody reads those before", "file", file)
 			}
 		},
 	})
+	close(answers)
+	<-written
 	if sum != nil {
 		err = errors.Join(err, out.write(sum))
+	} else {
+		err = errors.Join(err, out.discard())
 	}
 	return out.close(err)
 }

@@ -91,8 +91,8 @@ func TestPortOfABridgeKeepsItsHost(t *testing.T) {
 	}
 }
 
-// TestHostStackIsFollowed: a netdev that gets an address, or a master, while the switch
-// runs has its host back, and loses it with them.
+// TestHostStackIsFollowed: a netdev that gets an address, a master, or a netdev on top
+// of it, while the switch runs has its host back, and loses it with them.
 func TestHostStackIsFollowed(t *testing.T) {
 	// The host answers through the netdev that the question came from.
 	const route = "; ip route replace $PEER dev vA" // which goes with the last address
@@ -101,6 +101,8 @@ func TestHostStackIsFollowed(t *testing.T) {
 			"an address"},
 		{"master", "ip route del $PEER; ip link set vA master br0; ip addr add $HOST/24 dev br0",
 			"ip addr del $HOST/24 dev br0; ip link set vA nomaster" + route, "a port of br0"},
+		{"macvlan", "ip link add mv0 link vA type macvlan; ip link set mv0 up", "ip link del mv0",
+			"carries mv0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, x, _ := pair(t, netns.Link{}, netns.Link{})

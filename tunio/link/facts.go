@@ -169,25 +169,3 @@ func featuresOf(on map[string]bool) Features {
 		USO:  on["tx-udp-segmentation"],
 	}
 }
-
-// HasAddress reports whether the host speaks for itself on the netdev: it has an
-// IPv4 address, or an IPv6 address beyond the link-local one that every netdev
-// gets by itself.
-func (n *Namespace) HasAddress(f *Facts) (bool, error) {
-	l := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: f.Index}}
-	for try := 0; ; try++ {
-		addrs, err := n.route.AddrList(l, netlink.FAMILY_ALL)
-		if errors.Is(err, netlink.ErrDumpInterrupted) && try < 10 {
-			continue
-		}
-		if err != nil {
-			return false, n.fail("read addresses of", f.Name, err)
-		}
-		for _, a := range addrs {
-			if a.IP.To4() != nil || !a.IP.IsLinkLocalUnicast() {
-				return true, nil
-			}
-		}
-		return false, nil
-	}
-}

@@ -193,24 +193,3 @@ func TestGetSaysThatThereIsNoSuchNetdev(t *testing.T) {
 		t.Errorf("delete: error %v, want os.ErrNotExist", err)
 	}
 }
-
-func TestHasAddressIgnoresTheAutomaticLinkLocal(t *testing.T) {
-	n := newNamespace(t)
-	n.ip(t, "link add v0 type veth peer name v1")
-	want := func(name string, want bool) {
-		t.Helper()
-		got, err := n.HasAddress(n.get(t, name))
-		must(t, err)
-		if got != want {
-			t.Errorf("%s has an address: %v, want %v", name, got, want)
-		}
-	}
-	want("v0", false)
-	n.ip(t, "addr add fe80::1/64 dev v0 nodad")
-	want("v0", false)
-	n.ip(t, "addr add 2001:db8::1/64 dev v0 nodad")
-	want("v0", true)
-	want("v1", false)
-	n.ip(t, "addr add 192.0.2.1/24 dev v1")
-	want("v1", true)
-}

@@ -262,12 +262,7 @@ func variation(samples []float64) float64 {
 func versions() map[string]string {
 	v := map[string]string{"kernel": kernelRelease(), "go": runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		v["sluice"] = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v["sluice"] = s.Value
-			}
-		}
+		v["sluice"] = info.Main.Version // which names the commit
 	}
 	// "iperf 3.12 (cJSON ...)", "ip utility, iproute2-6.1.0, libbpf 1.1.0"
 	if out, err := exec.Command("iperf3", "--version").Output(); err == nil {

@@ -193,11 +193,15 @@ func checkDevice(what, name string) error {
 		return fmt.Errorf("the %s has no name", what)
 	case len(name) > maxName:
 		return fmt.Errorf("%s name %q has %d bytes, and the kernel takes at most %d", what, name, len(name), maxName)
-	case name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r"):
+	case name == "." || name == ".." || strings.ContainsFunc(name, unfit):
 		return fmt.Errorf("%s name %q is not one that a netdev can have", what, name)
 	}
 	return nil
 }
+
+// unfit reports a character that no netdev's name has (dev_valid_name in
+// net/core/dev.c), or that makes a pattern of one (%).
+func unfit(c rune) bool { return c <= ' ' || strings.ContainsRune("/:%\x7f", c) }
 
 func number(key, value string, low, high int) (int, error) {
 	n, err := strconv.Atoi(value)

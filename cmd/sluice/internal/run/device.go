@@ -26,6 +26,9 @@ func (p *port) begin() (err error) {
 		if err := p.checkLower(facts); err != nil {
 			return err
 		}
+		if err := p.hide(facts); err != nil {
+			return err
+		}
 		err = p.attach(facts)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
@@ -138,6 +141,9 @@ func (p *port) adopt(queues []*tunio.Queue) (err error) {
 		return err
 	}
 	p.made = facts.Index
+	if facts, err = p.raise(facts); err != nil {
+		return err
+	}
 	return p.use(queues, facts)
 }
 
@@ -146,6 +152,9 @@ func (p *port) attach(f *link.Facts) (err error) {
 	if f.Name != p.spec.Device {
 		return fmt.Errorf("%s is an altname of %s: that is what the port's device has to be",
 			p.spec.Device, f.Name)
+	}
+	if f, err = p.raise(f); err != nil {
+		return err
 	}
 	if p.parked {
 		return p.use(p.queues, f)
@@ -169,7 +178,6 @@ func (p *port) attach(f *link.Facts) (err error) {
 		return err
 	}
 	if err := p.use(queues, f); err != nil {
-		p.unhide()
 		closeQueues(queues)
 		return err
 	}
@@ -178,15 +186,6 @@ func (p *port) attach(f *link.Facts) (err error) {
 
 // use puts queues, opened on the netdev that f describes, under the port.
 func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
-	f, err := p.raise(f)
-	if err != nil {
-		return err
-	}
-	if p.spec.Kind == portspec.Packet {
-		if err := p.hide(f); err != nil {
-			return err
-		}
-	}
 	limits, err := p.limits(f)
 	if err != nil {
 		return err
@@ -301,6 +300,7 @@ func lower(limit *int, bound int) {
 
 // release takes the device from under the port and closes it.
 func (p *port) release() {
+	p.unhide()
 	if p.queues == nil {
 		return
 	}
@@ -309,14 +309,12 @@ func (p *port) release() {
 	p.base = p.seen
 	closeQueues(p.queues)
 	p.queues, p.gone, p.parked = nil, false, false
-	p.unhide()
 }
 
 // end releases the device, removes it if it is ours, and puts back what was changed
 // on it if it is not.
 func (p *port) end() error {
 	p.release()
-	p.unhide()
 	var errs []error
 	for _, c := range slices.Backward(p.changes) {
 		if c.ns == p.ns.ns { // else it is gone, with its netdevs

@@ -4,29 +4,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/cmd/sluice/internal/portspec"
 	"sluice/tunio/link"
 )
 
-// hide keeps what the netdev receives from the host's own stack, as long as that does
-// not cut the host off from something it uses.
+// hide keeps what a packet port's netdev receives from the host's own stack, as long as
+// that does not cut the host off from something it uses.
 func (p *port) hide(f *link.Facts) error {
-	uses, err := p.hostUses(f)
-	if err != nil {
-		return err
-	}
-	if uses != "" {
-		p.unhide()
-		p.warnOnce("the host's own stack sees the frames too, since the netdev " + uses +
-			": host=drop keeps them from it, host=keep silences this")
+	if p.spec.Kind != portspec.Packet || p.spec.Host == portspec.HostKeep {
 		return nil
 	}
-	if p.spec.Host == portspec.HostKeep || p.host != nil || p.exposed {
+	use := ""
+	if p.spec.Host == portspec.HostAuto {
+		uses, err := p.ns.hostUses()
+		if err != nil {
+			return err
+		}
+		use = uses[f.Index]
+	}
+	if use != "" {
+		p.unhide()
+		if use != p.hostUse {
+			p.log.Warn("the host's own stack sees the frames too, since the netdev " + use +
+				": host=drop keeps them from it, host=keep silences this")
+		}
+		p.hostUse = use
+		return nil
+	}
+	if p.host != nil || p.exposed {
 		return nil
 	}
 	var host io.Closer
-	err = p.ns.ns.Do(func() (err error) {
+	err := p.ns.ns.Do(func() (err error) {
 		host, err = link.HostDrop(f.Index)
 		return err
 	})
@@ -38,28 +51,19 @@ func (p *port) hide(f *link.Facts) error {
 	case err != nil:
 		return fmt.Errorf("%w; try: sudo, or host=keep, which does without", err)
 	}
-	p.host = host
+	if p.hostUse != "" {
+		p.log.Info("the host's own stack sees the frames no longer")
+	}
+	p.host, p.hostUse = host, ""
 	return nil
 }
 
-// hostUses is what the host needs the frames for where the command line leaves it to
-// Sluice whether it gets them, or nothing.
-func (p *port) hostUses(f *link.Facts) (string, error) {
-	if p.spec.Host != portspec.HostAuto {
-		return "", nil
+// hideAgain is hide while the switch runs, when a failure is no reason to end.
+func (p *port) hideAgain(f *link.Facts) {
+	err := p.hide(f)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+		p.warnOnce("the host's own stack sees the frames too: " + err.Error())
 	}
-	if f.Master != 0 {
-		master := "a bridge or bond"
-		if m, err := p.ns.ns.GetIndex(f.Master); err == nil {
-			master = m.Name
-		}
-		return "is a port of " + master + ", which forwards them as well", nil
-	}
-	address, err := p.ns.ns.HasAddress(f)
-	if address {
-		return "has an address", err
-	}
-	return "", err
 }
 
 func (p *port) unhide() {

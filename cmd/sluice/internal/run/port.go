@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sluice/cmd/sluice/internal/portspec"
 	"sluice/dataplane"
 	"sluice/tunio"
@@ -31,6 +29,7 @@ type port struct {
 	in      *link.Namespace // and its namespace
 	host    io.Closer       // keeps frames from the host's stack; may be nil
 	exposed bool            // nothing can keep them from it: the kernel has no tcx
+	hostUse string          // what the host needs them for, as logged last
 	made    int             // index of the netdev that is ours to remove, or 0
 	changes []change        // to netdevs that are not ours
 	gone    bool            // a worker found the queues to be of no use
@@ -65,11 +64,7 @@ func (p *port) follow() {
 	switch {
 	case errors.Is(err, os.ErrNotExist) && p.spec.Kind == portspec.Tap &&
 		p.queues != nil && !p.queues[0].Gone():
-		// Moved to another namespace, where it works on. Closing its queues could delete
-		// it, and what is sent there is not for this switch.
-		p.sw.Detach()
-		p.parked = true
-		p.say("the device is in another namespace")
+		p.park("the device is in another namespace")
 		return
 	case errors.Is(err, os.ErrNotExist):
 		p.release()
@@ -80,10 +75,16 @@ func (p *port) follow() {
 		return
 	}
 	if p.queues != nil && (p.gone || p.replaced(f)) {
+		if p.outlives(f) {
+			p.park("the device is elsewhere, and what has its name is no TAP")
+			return
+		}
 		p.release()
 	}
+	p.hideAgain(f)
 	if p.queues == nil || p.parked {
 		if err := p.attach(f); err != nil {
+			p.unhide()
 			// A new device may still be in its maker's hands: `ip tuntap add` has it
 			// open for a moment.
 			if p.refused.IsZero() {
@@ -95,8 +96,9 @@ func (p *port) follow() {
 			return
 		}
 		p.refused = time.Time{}
+	} else {
+		p.index, p.seen = f.Index, f.Drops
 	}
-	p.index, p.seen = f.Index, f.Drops
 	limits, err := p.limits(f)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // a macvtap goes with its lower netdev
@@ -106,12 +108,6 @@ func (p *port) follow() {
 	case err != nil:
 		p.say(err.Error())
 		return
-	}
-	if p.spec.Kind == portspec.Packet {
-		err := p.hide(f)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
-			p.warnOnce(err.Error())
-		}
 	}
 	p.sw.SetLimits(limits)
 	p.sw.SetUp(carries(f))
@@ -126,6 +122,20 @@ func (p *port) follow() {
 	default:
 		p.say(up)
 	}
+}
+
+// park takes a TAP that is elsewhere, and works on there, from under the port. Closing
+// its queues could delete it, and what is sent there is not for this switch.
+func (p *port) park(why string) {
+	p.sw.Detach()
+	p.parked = true
+	p.say(why)
+}
+
+// outlives reports whether the port's TAP is elsewhere, and the netdev that f describes,
+// which has its name now, is nothing that could take its place.
+func (p *port) outlives(f *link.Facts) bool {
+	return p.spec.Kind == portspec.Tap && !p.queues[0].Gone() && (f.Tun == nil || !f.Tun.Tap)
 }
 
 // ip is the command ip in the port's namespace.

@@ -36,7 +36,15 @@ func (p *port) queueDrops() (n uint64) {
 // linkDrops is what the netdev has dropped from the attach to the last look.
 func (p *port) linkDrops() uint64 {
 	s, b := p.seen, p.base
-	return s.Rx - b.Rx + s.Tx - b.Tx + s.RxMissed - b.RxMissed
+	return grown(b.Rx, s.Rx) + grown(b.Tx, s.Tx) + grown(b.RxMissed, s.RxMissed)
+}
+
+// grown is by how much a counter grew. Some drivers begin anew when they are reset.
+func grown(from, to uint64) uint64 {
+	if to < from {
+		return 0
+	}
+	return to - from
 }
 
 // summary is the port's part of the summary, with the state in p.last.
@@ -80,7 +88,8 @@ func (p *port) advise() {
 			"all netdevs and hosts of one network need the same MTU", "mtu", p.sw.Limits().MTU)
 	}
 	if c.IngressDrops[vnet.DropUnsupportedGSO] > 0 {
-		p.warnOnce("super-packets in a tunnel come in, and are dropped as unsupported_gso: their sender has to cut them; " +
-			"for VXLAN: ethtool -K DEV tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off")
+		p.warnOnce("super-packets that nobody here can cut come in (tunnels, UFO, SCTP), and are dropped as " +
+			"unsupported_gso: their sender has to cut them; for VXLAN: " +
+			"ethtool -K DEV tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off")
 	}
 }

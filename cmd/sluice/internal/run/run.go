@@ -53,6 +53,9 @@ func Run(ctx context.Context, o Options) (_ *summary.Summary, err error) {
 	o.Ready()
 	r.loop(ctx, o)
 	r.quiesce()
+	for _, p := range r.ports {
+		p.advise()
+	}
 	return r.summary(), nil
 }
 
@@ -219,6 +222,7 @@ type namespace struct {
 	wake    chan<- struct{}
 	ns      *link.Namespace // nil while there is none of the name
 	watcher *link.Watcher
+	uses    map[int]string // link.HostUses, once this look has asked; else nil
 }
 
 // open opens the namespace and begins to follow its netdevs.
@@ -247,12 +251,21 @@ func (n *namespace) open() (err error) {
 // follow lets go of a namespace that was deleted, since who holds it keeps it and
 // its netdevs alive, and opens one that was made again.
 func (n *namespace) follow() {
+	n.uses = nil
 	if n.ns != nil && !n.ns.Alive() {
 		n.close()
 	}
 	if n.ns == nil {
 		_ = n.open() // there is none yet: its ports say so
 	}
+}
+
+// hostUses is what the host's own stack needs netdevs for, asked once for all ports.
+func (n *namespace) hostUses() (_ map[int]string, err error) {
+	if n.uses == nil {
+		n.uses, err = n.ns.HostUses()
+	}
+	return n.uses, err
 }
 
 func (n *namespace) close() {

@@ -1,0 +1,149 @@
+package traffic
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
+)
+
+// TestHangUpEndsIt: a terminal that is closed is no reason to leave anything behind.
+// Under nohup it is no reason to end.
+func TestHangUpEndsIt(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	b.built()
+	before := netdevs(t, b.sw)
+	s := run(t, b.sw, "a=packet:vA,gso_max_size=200000", "m=macvtap:m0,lower=vA")
+	if err := unix.Kill(s.PID(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if after := netdevs(t, b.sw); after != before {
+		t.Errorf("left\n%sof\n%s", after, before)
+	}
+
+	s = launchUnder(t, b.sw, []string{"nohup"}, netnstest.Binary(t), t.TempDir(), "a=packet:vA")
+	s.until("ready", func() bool { return s.out.String() == "ready\n" })
+	if err := unix.Kill(s.PID(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	must(t, b.sw, "ip", "link", "set", "vA", "down")
+	s.says(1, "port=a", "the device is down")
+	s.stop()
+}
+
+// TestNobodyReadsTheSummary: a FIFO that is full keeps the switch neither from its work
+// nor from its end.
+func TestNobodyReadsTheSummary(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	b.built()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := netdevs(t, b.sw)
+	var out netns.Output
+	p, err := b.sw.Start(t.Context(), &out, netnstest.Binary(t), "run", "--summary", fifo,
+		"-p", "a=packet:vA,gso_max_size=200000")
+	netnstest.Need(t, err)
+	wait(t, "ready", func() bool { return out.String() == "ready\n" })
+	wait(t, "a word about the FIFO", func() bool {
+		if err := unix.Kill(p.PID(), unix.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(p.Stderr(), "nobody reads")
+	})
+	must(t, b.sw, "ip", "link", "set", "vA", "down")
+	wait(t, "the port to be down", func() bool {
+		return strings.Contains(p.Stderr(), "the device is down")
+	})
+	must(t, b.sw, "ip", "link", "set", "vA", "up")
+	err = p.Interrupt(patience)
+	if err == nil || !strings.Contains(err.Error(), "--summary") {
+		t.Errorf("it ended with %v, want that the summary could not be written", err)
+	}
+	if after := netdevs(t, b.sw); after != before {
+		t.Errorf("left\n%sof\n%s", after, before)
+	}
+}
+
+// TestFailedStartWritesNoSummary, and leaves one that was there as it was.
+func TestFailedStartWritesNoSummary(t *testing.T) {
+	b := newBed(t)
+	b.built()
+	s := launch(t, b.sw, "a=packet:nosuch0")
+	if code := s.exit(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if _, err := os.Stat(s.summary); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a summary was left: %v", err)
+	}
+	dir := t.TempDir()
+	old := filepath.Join(dir, "summary.json")
+	if err := os.WriteFile(old, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = launchUnder(t, b.sw, nil, netnstest.Binary(t), dir, "a=packet:nosuch0")
+	if code := s.exit(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if text, err := os.ReadFile(old); string(text) != "old" {
+		t.Errorf("the summary of before is %q, %v", text, err)
+	}
+}
+
+// TestNamesakeThatIsNoTap: it takes the name of a tap that Sluice made and somebody moved
+// away, but not its place; the tap lives on, and is under the port again when it is back.
+func TestNamesakeThatIsNoTap(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	away := b.Namespace("away")
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "x=tap:tX")
+	must(t, b.sw, "ip", "link", "set", "tX", "netns", away.Name)
+	s.says(1, "port=x", "in another namespace")
+	must(t, b.sw, "ip", "link", "add", "tX", "type", "veth", "peer", "name", "tY")
+	s.says(1, "port=x", "no TAP")
+	if _, err := away.Link("tX"); err != nil {
+		t.Fatalf("the tap is gone: %v", err)
+	}
+	must(t, b.sw, "ip", "link", "del", "tX")
+	must(t, away, "ip", "link", "set", "tX", "netns", b.sw.Name)
+	must(t, b.sw, "ip", "link", "set", "tX", "up")
+	s.says(2, "port=x", "port is up")
+}
+
+// TestHideFailsLater: without the privilege to keep frames from the host, a port that
+// needed none at first comes back, with a warning, and without a storm of attempts.
+func TestHideFailsLater(t *testing.T) {
+	if !since(6, 6) {
+		t.Skip("tcx came with Linux 6.6")
+	}
+	b := newBed(t)
+	b.built()
+	const veth = "ip link add vX type veth peer name far; ip link set far up; ip link set vX up"
+	shell(t, b.sw, veth+"; ip addr add 192.0.2.1/24 dev vX")
+	s := launchUnder(t, b.sw, []string{"setpriv", "--bounding-set", "-bpf,-sys_admin",
+		"--inh-caps", "-bpf,-sys_admin"}, netnstest.Binary(t), t.TempDir(), "x=packet:vX")
+	s.until("ready", func() bool { return s.out.String() == "ready\n" })
+	shell(t, b.sw, "ip link del vX; "+veth)
+	s.says(2, "port=x", "port is up")
+	s.says(1, "port=x", "CAP_BPF")
+	notBusy(t, s, "without the privilege")
+	time.Sleep(time.Second) // looks at it again
+	if n := s.lines("port=x"); n > 6 {
+		t.Errorf("%d lines:\n%s", n, s.logged("port=x"))
+	}
+	s.stop()
+}

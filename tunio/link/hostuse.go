@@ -1,0 +1,54 @@
+package link
+
+import (
+	"errors"
+
+	"github.com/vishvananda/netlink"
+)
+
+// HostUses is, by the index of a netdev, what the host's own stack needs its frames
+// for: "has an address", "is a port of br0", "carries eth0.100". The link-local address
+// that every netdev gets by itself is none, and what another namespace has on top of a
+// netdev (a container's macvlan) is not to be seen from here. It takes two dumps.
+func (n *Namespace) HostUses() (map[int]string, error) {
+	links, err := dump(func() ([]netlink.Link, error) { return n.route.LinkList() })
+	if err != nil {
+		return nil, n.fail("list", "netdevs", err)
+	}
+	addresses, err := dump(func() ([]netlink.Addr, error) {
+		return n.route.AddrList(nil, netlink.FAMILY_ALL)
+	})
+	if err != nil {
+		return nil, n.fail("list", "addresses", err)
+	}
+	names, uses := map[int]string{}, map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		if a.MasterIndex != 0 {
+			uses[a.Index] = "is a port of " + names[a.MasterIndex]
+		}
+		// IFLA_LINK of a veth is its peer, which lies beside it.
+		if a.ParentIndex != 0 && a.NetNsID < 0 && l.Type() != "veth" {
+			uses[a.ParentIndex] = "carries " + a.Name
+		}
+	}
+	for _, a := range addresses {
+		if a.IP.To4() != nil || !a.IP.IsLinkLocalUnicast() {
+			uses[a.LinkIndex] = "has an address"
+		}
+	}
+	return uses, nil
+}
+
+// dump repeats a dump that changes have interrupted (NLM_F_DUMP_INTR).
+func dump[T any](once func() ([]T, error)) (all []T, err error) {
+	for range 10 {
+		if all, err = once(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
