@@ -7,12 +7,15 @@
 package leaktest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -21,37 +24,55 @@ import (
 // goroutines linger on a busy machine.
 const patience = 20 * time.Second
 
-// Main runs the tests and returns their exit code, or a failure if more
-// descriptors or goroutines are there than before.
+// Main runs the tests and returns their exit code, or a failure if a descriptor is
+// there that was not before, or more goroutines.
 func Main(m *testing.M) int {
-	// The runtime's own descriptors, and those of the first child process, come once.
-	exec.Command("true").Run()
-	fds, goroutines := openFiles(), runtime.NumGoroutine()
+	before, goroutines := OpenFiles(), runtime.NumGoroutine()
 	code := m.Run()
 	if code != 0 {
 		return code
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		files, n := openFiles(), runtime.NumGoroutine()
-		if len(files) <= len(fds) && n <= goroutines {
+		left := slices.DeleteFunc(OpenFiles(), func(file string) bool {
+			return slices.Contains(before, file)
+		})
+		n := runtime.NumGoroutine()
+		if len(left) == 0 && n <= goroutines {
 			return 0
 		}
 		if time.Now().After(end) {
-			fmt.Fprintf(os.Stderr, "left behind: %d goroutines, were %d; descriptors\n%s\nwere\n%s\n",
-				n, goroutines, strings.Join(files, "\n"), strings.Join(fds, "\n"))
+			fmt.Fprintf(os.Stderr, "left behind: %d goroutines, were %d; descriptors: %s\n",
+				n, goroutines, strings.Join(left, ", "))
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			return 1
 		}
 	}
 }
 
-// openFiles is what the process has open, but for the runtime's own poller, which
-// comes with its first use.
-func openFiles() (files []string) {
-	entries, _ := os.ReadDir("/proc/self/fd")
+// startRuntime lets the runtime open what it opens once and keeps: its poller, and
+// what comes with the first child process.
+var startRuntime = sync.OnceFunc(func() {
+	exec.Command("true").Run()
+	r, w, err := os.Pipe() // goes to the poller, as it takes deadlines
+	if err == nil {
+		err = errors.Join(r.SetDeadline(time.Time{}), r.Close(), w.Close())
+	}
+	if err != nil {
+		panic(err)
+	}
+})
+
+// OpenFiles is what the process has open: each descriptor's number, and what it is.
+// What the runtime keeps for itself is among it from the first call on.
+func OpenFiles() (files []string) {
+	startRuntime()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		panic(err)
+	}
 	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && target != "anon_inode:[eventpoll]" && target != "anon_inode:[eventfd]" {
+		// That of /proc/self/fd itself has gone.
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
 			files = append(files, e.Name()+" "+target)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/integration/netns/netnstest"
+	"sluice/leaktest"
 )
 
 // TestMain fails the run if tests leave descriptors, netdevs or namespaces behind.
@@ -33,17 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// belongings names what a test may leave behind. Descriptors of the runtime's
-// poller stay.
+// belongings names what a test may leave behind.
 func belongings() []string {
-	var all []string
-	fds, _ := filepath.Glob("/proc/self/fd/*")
-	for _, fd := range fds {
-		target, err := os.Readlink(fd)
-		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") {
-			all = append(all, target)
-		}
-	}
+	all := leaktest.OpenFiles()
 	netdevs, _ := net.Interfaces()
 	for _, d := range netdevs {
 		all = append(all, "netdev "+d.Name)
