@@ -1,5 +1,6 @@
 // Package leaktest is what the tests of several packages share: it fails a run
-// that leaves descriptors or goroutines behind, and skips what needs root.
+// that leaves descriptors or goroutines behind, tells which child processes are left,
+// and skips what needs root.
 //
 // # Concurrency
 //
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"slices"
@@ -77,6 +79,18 @@ func OpenFiles() (files []string) {
 		}
 	}
 	return files
+}
+
+// Children are the process ids of this process's children, those that have ended but
+// have not been waited for among them. The kernel lists them by the thread that they
+// are children of.
+func Children() (pids []string) {
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // the thread may have ended
+		pids = append(pids, strings.Fields(string(text))...)
+	}
+	return pids
 }
 
 // NeedRoot skips a test that makes network namespaces where it may not; with

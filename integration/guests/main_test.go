@@ -12,6 +12,7 @@ import (
 
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
+	"sluice/leaktest"
 )
 
 var full = flag.Bool("full", false, "run also the tests that boot guests for many minutes")
@@ -33,9 +34,8 @@ func TestMain(m *testing.M) {
 			netns.RemoveDir(dir)
 		}
 	}
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
-	if left := strings.TrimSpace(string(children)); left != "" {
-		fmt.Fprintln(os.Stderr, "left behind: processes", left)
+	if left := leaktest.Children(); len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "left behind: processes", strings.Join(left, " "))
 		code = max(code, 1)
 	}
 	os.Exit(code)

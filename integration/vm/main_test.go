@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/leaktest"
 )
 
 // TestMain fails the run if tests leave processes or directories behind.
@@ -20,9 +22,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "left behind:", dir)
 		code = max(code, 1)
 	}
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
-	if left := strings.TrimSpace(string(children)); left != "" {
-		fmt.Fprintln(os.Stderr, "left behind: processes", left)
+	if left := leaktest.Children(); len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "left behind: processes", strings.Join(left, " "))
 		code = max(code, 1)
 	}
 	os.Exit(code)
