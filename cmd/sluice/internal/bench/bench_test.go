@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/integration/netns"
-	"sluice/integration/netns/netnstest"
 	"sluice/summary"
 )
 
@@ -199,25 +197,6 @@ func TestReportLeavesOutWhatWasNotMeasured(t *testing.T) {
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%s\nlacks %q", table.String(), want)
-		}
-	}
-}
-
-// TestBridgeCasesAreWhatTheyAreCalled measures the cases that need no switch.
-func TestBridgeCasesAreWhatTheyAreCalled(t *testing.T) {
-	lab := netns.New("need")
-	lab.Namespace("a")
-	err := lab.Err()
-	lab.Close()
-	netnstest.Need(t, err)
-	r, err := Run(t.Context(), Config{Rounds: 1, Seconds: 1, Paths: []string{Bridge}, Log: t.Output()})
-	netnstest.Need(t, err)
-	if len(r.Cases) != len(bridgeScenarios)*len(families) {
-		t.Errorf("%d cases", len(r.Cases))
-	}
-	for _, c := range r.Cases {
-		if c.Skipped != "" || len(c.Samples) != 1 || c.Median <= 0 {
-			t.Errorf("not measured: %+v", c)
 		}
 	}
 }
