@@ -23,7 +23,7 @@ const (
 	maxFrame = 1 << 20
 	// auxdataLen is sizeof(struct tpacket_auxdata), include/uapi/linux/if_packet.h.
 	auxdataLen = 20
-	// captureDrain bounds what Stop still receives while traffic goes on.
+	// captureDrain is how long Stop waits for a pause in the traffic.
 	captureDrain = time.Second
 )
 
@@ -39,11 +39,12 @@ type Captured struct {
 // Capture is a packet socket on a device that sees all its frames, of both
 // directions. A super-packet is one frame.
 type Capture struct {
-	fd   int
-	keep bool
-	stop chan struct{}
-	done chan struct{}
-	once sync.Once
+	fd    int
+	keep  bool
+	drain time.Duration
+	stop  chan struct{}
+	done  chan struct{}
+	once  sync.Once
 
 	frames []Captured // the goroutine's until done is closed
 	max    [2]int     // by direction: in, out; same
@@ -67,13 +68,20 @@ func (ns *Namespace) capture(device string, keep bool) (*Capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{fd: -1, keep: keep, stop: make(chan struct{}), done: make(chan struct{})}
+	c := newCapture(keep)
 	if err := ns.Do(func() error { return c.open(dev.Index) }); err != nil {
 		return nil, fmt.Errorf("netns: capture %s %s: %w", ns.Name, device, err)
 	}
 	go c.run()
 	ns.lab.onClose(c.end)
 	return c, nil
+}
+
+func newCapture(keep bool) *Capture {
+	return &Capture{
+		fd: -1, keep: keep, drain: captureDrain,
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
 }
 
 // open makes the socket; nothing is received before it is bound.
@@ -103,7 +111,8 @@ func (c *Capture) open(index int) (err error) {
 	return unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index})
 }
 
-// run receives until told to stop, and then what is left.
+// run receives until told to stop, and then until the traffic pauses or, where it does
+// not, what has come when it had its time.
 func (c *Capture) run() {
 	defer close(c.done)
 	defer unix.Close(c.fd)
@@ -117,9 +126,12 @@ func (c *Capture) run() {
 	for {
 		select {
 		case <-stop:
-			stop, drained = nil, time.After(captureDrain)
+			stop, drained = nil, time.After(c.drain)
 		case <-drained:
-			return
+			if err := c.shut(); err != nil {
+				c.err = err
+				return
+			}
 		default:
 		}
 		n, auxLen, _, from, err := unix.Recvmsg(c.fd, buffer, aux[:], unix.MSG_TRUNC)
@@ -137,6 +149,17 @@ func (c *Capture) run() {
 		}
 		c.add(buffer, n, aux[:auxLen], from)
 	}
+}
+
+// shut keeps further frames out of the socket; what is in it stays.
+func (c *Capture) shut() error {
+	none := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
+	err := unix.SetsockoptSockFprog(c.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: 1, Filter: &none})
+	if err != nil {
+		return fmt.Errorf("netns: shut capture: %w", err)
+	}
+	return nil
 }
 
 func (c *Capture) add(buffer []byte, n int, aux []byte, from unix.Sockaddr) {
@@ -210,9 +233,8 @@ func (c *Capture) end() {
 	<-c.done
 }
 
-// Stop ends the capture, once nothing has come for 20 ms or after a second of
-// traffic that goes on. The other methods are
-// valid after it.
+// Stop ends the capture once nothing has come for 20 ms, or after a second of traffic
+// that goes on. What has come until then is in it. The other methods are valid after it.
 func (c *Capture) Stop() error {
 	c.end()
 	return c.err
