@@ -180,11 +180,17 @@ func TestLimitAboveTSOMaxSizeIsClamped(t *testing.T) {
 	b := newBed(t)
 	b.cabled("a", netns.Link{})
 	b.built()
-	must(t, b.sw, "ip", "tuntap", "add", "dev", "t0", "mode", "tap", "vnet_hdr")
-	before := link(t, b.sw, "t0").GSOMaxSize
+	// A tap as big as the switch wants it would hide whether it was put back.
+	const before = 30_000
+	tap := fmt.Sprintf("ip tuntap add dev t9 mode tap vnet_hdr; ip link set t9 gso_max_size %d; "+
+		"ip link set t9 name t0; ip link set t0 up; ", before)
+	shell(t, b.sw, tap)
 	s := run(t, b.sw, "a=packet:vA", "b=packet:t0,gso_max_size=200000")
-	shell(t, b.sw, "ip link del t0; ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up")
+	shell(t, b.sw, "ip link del t0; "+tap)
 	s.until("the port on the new t0", func() bool { return s.lines("port=b", "no carrier") > 0 })
+	if got := link(t, b.sw, "t0").GSOMaxSize; got != 65536 {
+		t.Errorf("gso_max_size %d, want it raised to 65536", got)
+	}
 	if n := s.lines("level=WARN", "port=b", "tso_max_size=65536", "gso_max_size=65536"); n != 1 {
 		t.Errorf("%d warnings, want 1:\n%s", n, s.logged("port=b"))
 	}
@@ -230,8 +236,13 @@ func TestLimitsAreFollowed(t *testing.T) {
 		{"gso_max_size lowered", set(netns.Link{GSO: 30_000}), chunks(30_000)},
 		{"gso_max_segs lowered", set(netns.Link{GSOSegs: 4}), crosses(4*1448, 4*1448+headers4)},
 		{"gso_max_segs raised", set(netns.Link{GSOSegs: 65535}), chunks(30_000)},
-		// The kernel would cut just so: only counters tell who did.
-		{"tso off", func() { b.sw.Offloads("vB", false, tso...) }, segments},
+		{"tso off", func() { b.sw.Offloads("vB", false, tso...) }, func() bool {
+			// The kernel would cut just so: only counters tell who did.
+			was := s.ask().Port("b").TX.Segmented
+			here := segments()
+			p := s.ask().Port("b")
+			return here && p.TX.Segmented > was && !p.Limits.TSO4
+		}},
 		{"tso on", func() { b.sw.Offloads("vB", true, tso...) }, chunks(30_000)},
 		{"checksum off", func() {
 			b.sw.Offloads("vB", false, netns.TransmitChecksum...)
@@ -257,9 +268,10 @@ func TestLimitsAreFollowed(t *testing.T) {
 		wait(t, c.name, c.seen)
 		t.Logf("%s: followed after %v", c.name, time.Since(began).Round(time.Millisecond))
 	}
+	s.says(1, "port=b", "over_mtu") // which comes with the look after
 	// One look a second may leave the first frames after a change to the kernel.
 	p := s.port("b")
-	if p.TX.Segmented == 0 || p.TX.CsumCompleted == 0 || p.Drops.Egress["over_mtu"] == 0 {
+	if p.TX.CsumCompleted == 0 || p.Drops.Egress["over_mtu"] == 0 {
 		t.Errorf("%+v, drops %v", p.TX, p.Drops)
 	}
 	if n, told := s.lines("port=b"), s.lines("port=b", "over_mtu"); n != 2 || told != 1 {

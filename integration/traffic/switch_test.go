@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
 	"sluice/summary"
@@ -118,6 +120,27 @@ func (s *sluice) end() summary.Summary {
 	return sum
 }
 
+// ask has the running switch write its summary, and returns that. Frames that are under
+// way may be in some of its counters alone.
+func (s *sluice) ask() *summary.Summary {
+	s.t.Helper()
+	var sum summary.Summary
+	const written = "the summary is written"
+	was := s.lines(written)
+	if err := unix.Kill(s.PID(), unix.SIGUSR1); err != nil {
+		s.t.Fatal(err)
+	}
+	s.says(was+1, written)
+	text, err := os.ReadFile(s.summary)
+	if err == nil {
+		err = json.Unmarshal(text, &sum)
+	}
+	if err != nil {
+		s.t.Fatalf("summary: %v\n%s", err, text)
+	}
+	return &sum
+}
+
 // port ends the switch and returns a port's part of its summary.
 func (s *sluice) port(name string) summary.Port {
 	s.t.Helper()
@@ -191,6 +214,15 @@ func (s *sluice) descriptors() int {
 		s.t.Fatal(err)
 	}
 	return len(fds)
+}
+
+// fewDescriptors waits until the process has no more open than that: it may be about to
+// close some.
+func (s *sluice) fewDescriptors(most int) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("at most %d descriptors", most), func() bool {
+		return s.descriptors() <= most
+	})
 }
 
 // clockTick is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on all
