@@ -55,6 +55,7 @@ type guest struct {
 	t      *testing.T
 	name   string
 	v4, v6 string
+	uso    string // tx-udp-segmentation as its driver had it before setUp
 }
 
 // guest starts a guest whose NIC is on a tap: tapA for a. It boots beside others.
@@ -122,14 +123,43 @@ func (g *guest) setUp() {
 		"ip addr add "+g.v4+"/24 dev eth0",
 		"ip addr add "+g.v6+"/64 dev eth0 nodad",
 	)
-	// Drivers that can send USO have it off until they are told (measured on 6.12; 7.3
-	// has it on). Where they cannot, ethtool fails.
-	_, _ = g.Try("ethtool", "-K", "eth0", "tx-udp-segmentation", "on")
+	if g.uso = g.feature("tx-udp-segmentation"); g.uso == "off" {
+		g.run("ethtool -K eth0 tx-udp-segmentation on")
+	}
 	ready := &lines{}
 	if _, err := g.Start(vm.Cmd{Args: []string{"peer", "serve"}, Stdout: ready}); err != nil {
 		g.t.Fatal(err)
 	}
 	ready.wait(g.t, "peer serve", func(all []string) bool { return len(all) > 0 })
+}
+
+// feature is what ethtool -k says of one of the driver's features: "on", "off", or
+// either with "[fixed]" where the driver cannot do otherwise.
+func (g *guest) feature(name string) string {
+	g.t.Helper()
+	for line := range strings.Lines(g.Run("ethtool", "-k", "eth0")) {
+		if state, ok := strings.CutPrefix(strings.TrimSpace(line), name+": "); ok {
+			return state
+		}
+	}
+	g.t.Fatalf("guest %s: ethtool -k does not know %s", g.name, name)
+	return ""
+}
+
+// usoAtBoot fails the test unless the driver's sending of USO is as the README says of
+// its kernel. host is whether QEMU offers it.
+func (g *guest) usoAtBoot(host bool) {
+	g.t.Helper()
+	want := "on"
+	switch {
+	case !host, strings.HasPrefix(g.Release(), "6.1."):
+		want = "off [fixed]"
+	case strings.HasPrefix(g.Release(), "6.12."):
+		want = "off"
+	}
+	if g.uso != want {
+		g.t.Errorf("guest %s, %s: tx-udp-segmentation %s, want %s", g.name, g.Release(), g.uso, want)
+	}
 }
 
 // run runs commands, whose words have no spaces, and stops the test at the first that

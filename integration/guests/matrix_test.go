@@ -168,6 +168,7 @@ func TestOffloadMatrix(t *testing.T) {
 			for side, g := range b.guests {
 				f, p := row[g.name], ports[g.name]
 				sum := f.Sum()
+				g.usoAtBoot(pair[side].sends(seen.UDP4))
 				wrong := faults(g.name, f, p, pair[1-side], pair[side])
 				for _, fault := range wrong {
 					t.Error(fault)

@@ -30,6 +30,7 @@ func TestTwoGuests(t *testing.T) {
 	ports := b.stop()
 	for _, g := range b.guests {
 		f, p := frames[g.name], ports[g.name]
+		g.usoAtBoot(true)
 		for _, flow := range []seen.Flow{seen.TCP4, seen.TCP6, seen.UDP4, seen.UDP6} {
 			got := f.Flows[flow]
 			t.Logf("guest %s, %s: %+v", g.name, flow, got)
@@ -60,6 +61,9 @@ func TestOldGuest(t *testing.T) {
 	lease(b.guests[0], b.guests[1])
 	ports := b.stop()
 	has := map[string]nic{"a": without("host_uso", "guest_uso"), "b": without()}
+	for _, g := range b.guests {
+		g.usoAtBoot(true)
+	}
 	for name, other := range map[string]string{"a": "b", "b": "a"} {
 		for _, fault := range faults(name, frames[name], ports[name], has[other], has[name]) {
 			t.Error(fault)
