@@ -3,15 +3,14 @@ package link
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"sluice/integration/netns"
 	"sluice/leaktest"
 )
 
@@ -25,18 +24,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-var namespaces atomic.Int32
-
 // addNamespace makes a named network namespace for the time of the test.
 func addNamespace(t testing.TB) string {
 	t.Helper()
 	leaktest.NeedRoot(t)
-	name := fmt.Sprintf("link%d-%d", os.Getpid(), namespaces.Add(1))
-	run(t, "ip netns add "+name)
-	t.Cleanup(func() {
-		_ = exec.Command("ip", "netns", "del", name).Run() // the test may have been first
-	})
-	return name
+	lab := netns.New("link")
+	t.Cleanup(func() { must(t, lab.Close()) })
+	n := lab.Namespace("n")
+	must(t, lab.Err())
+	return n.Name
 }
 
 // newNamespace makes and opens a network namespace for the time of the test.

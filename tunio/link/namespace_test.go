@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,22 @@ func TestDoRunsInsideAndLeavesNoThreadThere(t *testing.T) {
 		must(t, err)
 		return fd
 	}
+	inside := func() (threads []string) {
+		tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
+		must(t, err)
+		for _, task := range tasks {
+			fd, err := netns.GetFromPath(task)
+			if err != nil {
+				continue // a thread that ended meanwhile
+			}
+			if fd.Equal(n.fd) {
+				threads = append(threads, task)
+			}
+			fd.Close()
+		}
+		return threads
+	}
+	before := inside() // the laboratory's own
 	for name, at := range map[string]*Namespace{"other": n, "own": own} {
 		want := fmt.Errorf("returned by fn")
 		err := at.Do(func() error {
@@ -44,17 +61,10 @@ func TestDoRunsInsideAndLeavesNoThreadThere(t *testing.T) {
 			t.Errorf("%s: no error although fn did not return", name)
 		}
 	}
-	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
-	must(t, err)
-	for _, task := range tasks {
-		fd, err := netns.GetFromPath(task)
-		if err != nil {
-			continue // a thread that ended meanwhile
-		}
-		if fd.Equal(n.fd) {
+	for _, task := range inside() {
+		if !slices.Contains(before, task) {
 			t.Errorf("%s is left in the namespace", task)
 		}
-		fd.Close()
 	}
 	if n.Same(own) || !n.Same(n) {
 		t.Error("Same does not tell namespaces apart")

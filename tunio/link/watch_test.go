@@ -8,7 +8,7 @@ import (
 // await reads events until one satisfies ok.
 func await(t *testing.T, w *Watcher, what string, ok func(Event) bool) {
 	t.Helper()
-	late := time.After(5 * time.Second)
+	late := time.After(20 * time.Second)
 	for {
 		select {
 		case e, open := <-w.Events():

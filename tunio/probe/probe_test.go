@@ -91,7 +91,7 @@ func settle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for {
 		left := ""
 		tasks, _ := filepath.Glob("/proc/self/task/*/ns/net")
