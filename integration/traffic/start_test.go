@@ -522,7 +522,7 @@ func everybodys(t testing.TB, binary string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { netns.RemoveDir(dir) })
 	file := filepath.Join(dir, "sluice")
 	if err := errors.Join(os.Chmod(dir, 0o777), os.WriteFile(file, text, 0o755)); err != nil {
 		t.Fatal(err)
