@@ -341,7 +341,13 @@ func TestErrorsAtAttachTellTheRemedy(t *testing.T) {
 		tap  = "ip tuntap add dev t0 mode tap vnet_hdr"
 	)
 	// A hint is a command, or a change of the port, or offers both.
-	command := func(hint string) string { return hint[strings.Index(hint, "ip "):] }
+	command := func(hint string) string {
+		i := strings.Index(hint, "ip ")
+		if i < 0 {
+			return "false # no command in: " + hint // shell says so
+		}
+		return hint[i:]
+	}
 	key := func(hint string) string { k, _, _ := strings.Cut(hint, ", or "); return k }
 	device := func(hint string) string { d, _, _ := strings.Cut(hint, " as "); return d }
 	for _, c := range []struct {
@@ -472,7 +478,9 @@ func TestNoPermissionNamesTheCapability(t *testing.T) {
 			for range len(c.caps) + 2 {
 				caps := strings.Join(append([]string{"-all"}, granted...), ",+")
 				s := launchUnder(t, b.sw, []string{"sh", "-ec", typed + `exec "$0" "$@"`,
-					"setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups",
+					// A change of the user clears what ends it with the test.
+					"setpriv", "--pdeathsig", "KILL",
+					"--reuid", nobody, "--regid", nobody, "--clear-groups",
 					"--inh-caps", caps, "--ambient-caps", caps}, file, filepath.Dir(file), c.port)
 				s.until("it to be ready or to end", func() bool {
 					select {
