@@ -2,7 +2,10 @@ package repo
 
 import (
 	"go/ast"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +86,44 @@ func TestDropsAreDocumentedWithTheirSide(t *testing.T) {
 		}
 		if c := strings.TrimSpace(comments[i]); !strings.HasPrefix(c, side) || len(c) < len(side)+5 {
 			t.Errorf("%s is counted at %sbut says %q", name, side, c)
+		}
+	}
+}
+
+// README explains every reason in the table of its side, and no other.
+func TestREADMEExplainsEveryDrop(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for _, side := range []struct {
+		name    string
+		ingress bool
+	}{{"ingress", true}, {"egress", false}} {
+		_, table, ok := strings.Cut(string(text), "\n| reason at the "+side.name+" |")
+		if !ok {
+			t.Errorf("README has no table of the reasons at the %s", side.name)
+			continue
+		}
+		table, _, _ = strings.Cut(table, "\n\n")
+		var explained []string
+		for line := range strings.Lines(table) {
+			if cells := strings.Split(line, "|"); len(cells) > 2 && cells[0] == "" {
+				for _, name := range quoted.FindAllStringSubmatch(cells[1], -1) {
+					explained = append(explained, name[1])
+				}
+			}
+		}
+		var want []string
+		for d := vnet.Keep + 1; d < vnet.NumDrops; d++ {
+			if d.Ingress() == side.ingress {
+				want = append(want, d.String())
+			}
+		}
+		slices.Sort(explained)
+		if slices.Sort(want); !slices.Equal(explained, want) {
+			t.Errorf("README explains at the %s\n%v, want\n%v", side.name, explained, want)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package traffic
 
 import (
+	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
 	"sluice/vnet"
 	"sluice/vnet/vnettest"
 )
@@ -170,4 +174,78 @@ func TestKernelDropsOutliveTheDevice(t *testing.T) {
 	if p := s.port("x"); p.KernelDrops < dropped {
 		t.Errorf("kernel_drops is %d; the tap had dropped %d", p.KernelDrops, dropped)
 	}
+}
+
+// TestWorkersAreTiedToCPUs: each receive queue has a thread on one of the CPUs that the
+// process may use, in turn.
+func TestWorkersAreTiedToCPUs(t *testing.T) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		t.Fatal(err)
+	}
+	var cpus []int
+	for cpu := range 64 { // as many as a mask below holds
+		if allowed.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	if len(cpus) < 2 {
+		t.Skip("there are no two CPUs to choose from")
+	}
+	const queues = 5
+	last := cpus[len(cpus)-1]
+	for _, c := range []struct {
+		name string
+		wrap []string
+		cpus []int // that it may use
+	}{
+		{"all CPUs", nil, cpus},
+		{"one of two, by taskset", []string{"taskset", fmt.Sprintf("%x", uint64(1)<<last)}, []int{last}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t)
+			b.cabled("a", netns.Link{})
+			b.built()
+			s := launchUnder(t, b.sw, c.wrap, netnstest.Binary(t), t.TempDir(),
+				"a=packet:vA,queues=2", "b=tap:tB,queues=2", "c=tap:tC")
+			s.until("ready", func() bool { return s.out.String() == "ready\n" })
+			want := map[string]int{} // threads by what Cpus_allowed_list says
+			for n := range queues {
+				want[strconv.Itoa(c.cpus[n%len(c.cpus)])]++
+			}
+			var got map[string]int
+			s.until("every queue to have its thread", func() bool {
+				got = s.affinities()
+				if len(c.cpus) == 1 { // the other threads have no choice either
+					return got[strconv.Itoa(last)] > queues && len(got) == 1
+				}
+				for list := range got {
+					if strings.ContainsAny(list, ",-") { // a thread that may run anywhere
+						delete(got, list)
+					}
+				}
+				return maps.Equal(got, want)
+			})
+			s.stop()
+		})
+	}
+}
+
+// affinities counts the threads of the process by the CPUs that they may run on.
+func (s *sluice) affinities() map[string]int {
+	s.t.Helper()
+	lists := map[string]int{}
+	files, err := filepath.Glob(s.proc("task/*/status"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil { // a thread that has just ended
+			continue
+		}
+		_, list, _ := strings.Cut(string(text), "\nCpus_allowed_list:")
+		lists[strings.Fields(list)[0]]++
+	}
+	return lists
 }
