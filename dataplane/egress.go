@@ -21,6 +21,7 @@ const (
 // wait to be written. view is nil where there is no port.
 type egress struct {
 	view     *view
+	queue    Queue // that tx is of; nil where the port has none
 	tx       Transmitter
 	counters *txCounters
 	tally    txTally
@@ -45,9 +46,10 @@ func (e *egress) adopt(v *view, slot int) {
 	e.view = v
 	switch {
 	case len(v.queues) == 0:
-		e.tx = nil
+		e.queue, e.tx = nil, nil
 	case was == nil || len(was.queues) == 0 || was.queues[0] != v.queues[0]:
-		e.tx = v.queues[slot%len(v.queues)].Transmitter()
+		e.queue = v.queues[slot%len(v.queues)]
+		e.tx = e.queue.Transmitter()
 		e.full, e.struck = false, false
 		e.strikes = [numGSOKinds]uint8{}
 	}
@@ -151,7 +153,7 @@ func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 			e.dropAll(frames, vnet.DropFull)
 			return
 		case vnet.Down, vnet.Gone:
-			e.view.port.lose(r == vnet.Gone, err)
+			e.view.port.lose(e.queue, r == vnet.Gone, err)
 			e.dropAll(frames, vnet.DropPortDown)
 			return
 		}
@@ -217,7 +219,7 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 	const whole = vnet.LegacyGSOMaxSize
 	switch {
 	case r == vnet.Failed:
-		e.view.port.fail(err)
+		e.view.port.fail(e.queue, err)
 		e.tally.drops[vnet.DropIOError]++
 	case r == vnet.NoMemory && gso && n > whole:
 		e.tally.retried++
@@ -227,7 +229,7 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 		e.tally.drops[vnet.DropNoMemory]++
 	case r == vnet.TooBig && gso && n > whole:
 		learnt := max(n/2, whole-1)
-		e.view.port.learnMaxWrite(learnt)
+		e.view.port.learnMaxWrite(e.queue, learnt)
 		w.recut(e, f, &p, learnt, depth)
 	case r == vnet.TooBig && gso:
 		e.tally.drops[vnet.DropTooBig]++
@@ -306,6 +308,6 @@ func (w *worker) strike(e *egress, g vnet.GSO) {
 	e.struck = true
 	if e.strikes[k] == latchAfter {
 		e.strikes[k] = 0
-		e.view.port.latchOff(g)
+		e.view.port.latchOff(e.queue, g)
 	}
 }

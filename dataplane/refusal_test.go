@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -101,7 +100,7 @@ func TestTooBigTeachesTheGreatestWrite(t *testing.T) {
 	for len(l.Events()) > 0 {
 		last = l.event()
 	}
-	if last.Port != b || last.Kind != EventLearnt || last.Size != learnt {
+	if want := (Event{Port: b, Kind: EventLearnt, Queue: qb, Size: learnt}); last != want {
 		t.Errorf("event %+v", last)
 	}
 
@@ -161,7 +160,8 @@ func TestBadGSOLeavesAsSegmentsAndLatches(t *testing.T) {
 	cut(1)
 	l.noEvent()
 	cut(1)
-	if e := l.event(); e.Port != b || e.Kind != EventLatched || e.GSO != vnet.GSOTCPv4 {
+	latched := Event{Port: b, Kind: EventLatched, Queue: qb, GSO: vnet.GSOTCPv4}
+	if e := l.event(); e != latched {
 		t.Errorf("event %+v", e)
 	}
 	if lim := b.Limits(); lim.TSO4 || !lim.TSO6 || !lim.USO || !lim.Csum {
@@ -401,14 +401,16 @@ func TestWritesToADeviceThatIsDownOrGone(t *testing.T) {
 	for _, c := range []struct {
 		refusal vnet.Refusal
 		want    EventKind
-	}{{vnet.Down, EventDown}, {vnet.Gone, EventGone}} {
+		err     error
+	}{{vnet.Down, EventDown, nil}, {vnet.Gone, EventGone, errFake}} {
 		t.Run(c.refusal.String(), func(t *testing.T) {
 			l, _, b, qa, qb := twoPorts(t, bigLimits())
 			qb.refuse(always(c.refusal))
 			qa.inject(small(host1, host2), frame(tcp4(60000), host1, host2))
 			qa.inject(small(host1, host2))
 			wantEgress(t, b, vnet.DropPortDown, 3)
-			if e := l.event(); e.Port != b || e.Kind != c.want || !errors.Is(e.Err, errFake) {
+			want := Event{Port: b, Kind: c.want, Queue: qb, Err: c.err}
+			if e := l.event(); e != want {
 				t.Errorf("event %+v", e)
 			}
 			l.noEvent()
@@ -430,7 +432,7 @@ func TestAnUnknownErrorIsToldOnce(t *testing.T) {
 	if n := len(qb.taken()); n != 100 {
 		t.Errorf("%d frames behind the failed ones, want 100", n)
 	}
-	if e := l.event(); e.Port != b || e.Kind != EventFailed || !errors.Is(e.Err, errFake) {
+	if e, want := l.event(), (Event{Port: b, Kind: EventFailed, Queue: qb, Err: errFake}); e != want {
 		t.Errorf("event %+v", e)
 	}
 	l.noEvent()

@@ -87,9 +87,12 @@ const (
 type Event struct {
 	Port *Port
 	Kind EventKind
-	GSO  vnet.GSO // EventLatched
-	Size int      // EventLearnt: the greatest write
-	Err  error    // EventDown, EventGone, EventFailed
+	// Queue is the one that was read or written. It tells what is under the port from
+	// what was: an event may be taken up after the port was attached anew.
+	Queue Queue
+	GSO   vnet.GSO // EventLatched
+	Size  int      // EventLearnt: the greatest write
+	Err   error    // EventGone, EventFailed: what the read or the write answered
 }
 
 // view is what workers know of a port. It is immutable.
@@ -403,7 +406,7 @@ func (s *Switch) Close() {
 }
 
 // latchOff keeps a GSO type from the port for latchTime.
-func (p *Port) latchOff(g vnet.GSO) {
+func (p *Port) latchOff(q Queue, g vnet.GSO) {
 	s := p.sw
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -412,12 +415,12 @@ func (p *Port) latchOff(g vnet.GSO) {
 	s.publish()
 	if !l.told {
 		l.told = true
-		s.tell(Event{Port: p, Kind: EventLatched, GSO: g.Type()})
+		s.tell(Event{Port: p, Kind: EventLatched, Queue: q, GSO: g.Type()})
 	}
 }
 
 // learnMaxWrite lowers the port's greatest write to n.
-func (p *Port) learnMaxWrite(n int) {
+func (p *Port) learnMaxWrite(q Queue, n int) {
 	s := p.sw
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -426,7 +429,7 @@ func (p *Port) learnMaxWrite(n int) {
 	}
 	p.maxWrite = n
 	s.publish()
-	s.tell(Event{Port: p, Kind: EventLearnt, Size: n})
+	s.tell(Event{Port: p, Kind: EventLearnt, Queue: q, Size: n})
 }
 
 // What a port's workers have told of its device.
@@ -438,10 +441,10 @@ const (
 
 // lose tells, once until the port is set up or attached again, that its device is
 // down, and once that it is gone.
-func (p *Port) lose(gone bool, err error) {
-	level, kind := lostDown, EventDown
+func (p *Port) lose(q Queue, gone bool, err error) {
+	level, e := lostDown, Event{Port: p, Kind: EventDown, Queue: q}
 	if gone {
-		level, kind = lostGone, EventGone
+		level, e = lostGone, Event{Port: p, Kind: EventGone, Queue: q, Err: err}
 	}
 	for {
 		was := p.lost.Load()
@@ -449,7 +452,7 @@ func (p *Port) lose(gone bool, err error) {
 			return
 		}
 		if p.lost.CompareAndSwap(was, level) {
-			p.sw.tell(Event{Port: p, Kind: kind, Err: err})
+			p.sw.tell(e)
 			return
 		}
 	}
@@ -457,9 +460,9 @@ func (p *Port) lose(gone bool, err error) {
 
 // fail tells, once until the port is attached again, that a write failed for a
 // reason that has no name.
-func (p *Port) fail(err error) {
+func (p *Port) fail(q Queue, err error) {
 	if !p.failed.Swap(true) {
-		p.sw.tell(Event{Port: p, Kind: EventFailed, Err: err})
+		p.sw.tell(Event{Port: p, Kind: EventFailed, Queue: q, Err: err})
 	}
 }
 

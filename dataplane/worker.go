@@ -74,7 +74,7 @@ func (w *worker) run() {
 		w.batch()
 		if err != nil {
 			down := errors.Is(err, vnet.ErrDown)
-			w.in.lose(!down, err)
+			w.in.lose(w.q, !down, err)
 			if !down {
 				return
 			}
