@@ -102,7 +102,7 @@ type Stats struct {
 	TxMaxFrame                   int
 	Resegmented, Chunks          uint64 // super-packets cut into chunks, and the chunks
 	Segmented, Segments          uint64 // super-packets cut into segments, and the segments
-	Retried                      uint64 // writes tried again in smaller pieces for want of memory
+	Retried                      uint64 // writes tried again in smaller pieces for want of memory or room
 	CsumCompleted                uint64
 	IngressDrops, EgressDrops    [vnet.NumDrops]uint64
 }

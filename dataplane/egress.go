@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"bytes"
 	"time"
 
 	"sluice/offload"
@@ -30,6 +31,7 @@ type egress struct {
 	touched  bool // by the worker's current batch
 	waited   bool // the wait of the worker's current batch is spent
 	full     bool // the last write found no room
+	lossy    bool // congestion took a piece of the super-packet that is cut for a refusal
 	strikes  [numGSOKinds]uint8
 	struck   bool // some strikes may not be 0
 }
@@ -132,8 +134,13 @@ func (w *worker) flush(e *egress) {
 // counted as a drop. depth counts how often they were cut for being refused.
 func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 	for len(frames) > 0 {
-		if e.tx == nil {
+		switch {
+		case e.tx == nil:
 			e.dropAll(frames, vnet.DropPortDown)
+			return
+		case depth > 0 && e.lossy:
+			// Pieces of one super-packet: where one was lost the next will be.
+			e.dropAll(frames, vnet.DropFull)
 			return
 		}
 		sent, r, err := e.tx.WriteBatch(frames)
@@ -152,14 +159,67 @@ func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 			e.full = true
 			e.dropAll(frames, vnet.DropFull)
 			return
+		case vnet.Congested:
+			// There is nothing to wait for: the descriptor has room, and knows nothing of
+			// the queue behind it. What follows of the flow is spared the attempt, but
+			// another flow may be of another class, which has room.
+			e.lossy = true
+			n := 1
+			for n < len(frames) && sameFlow(&frames[0], &frames[n]) {
+				n++
+			}
+			e.dropAll(frames[:n], vnet.DropFull)
+			frames = frames[n:]
+			continue
 		case vnet.Down, vnet.Gone:
 			e.view.port.lose(e.queue, r == vnet.Gone, err)
 			e.dropAll(frames, vnet.DropPortDown)
 			return
 		}
+		if depth == 0 {
+			e.lossy = false
+		}
 		w.refused(e, &frames[0], r, err, depth)
 		frames = frames[1:]
 	}
+}
+
+// span is where a field lies in a header.
+type span struct{ from, to int }
+
+// What tells flows apart in an IP header without options and behind it: version and
+// traffic class, flow label, protocol, addresses, ports (RFC 791, 3.1; RFC 8200, 3).
+var (
+	ipv4Flow = [...]span{{0, 2}, {9, 10}, {12, vnet.IPv4Len + 4}}
+	ipv6Flow = [...]span{{0, 4}, {6, 7}, {8, vnet.IPv6Len + 4}}
+)
+
+// sameFlow reports whether f and g are of one flow for certain.
+func sameFlow(f, g *vnet.Frame) bool {
+	var l2 vnet.L2
+	if f.Check(&l2) != vnet.Keep {
+		return false
+	}
+	var fields []span
+	switch l2.EtherType {
+	case vnet.EtherTypeIPv4:
+		fields = ipv4Flow[:]
+	case vnet.EtherTypeIPv6:
+		fields = ipv6Flow[:]
+	default:
+		return false
+	}
+	n := l2.Len + fields[len(fields)-1].to
+	if len(f.Head) < n || len(g.Head) < n || !bytes.Equal(f.Head[:l2.Len], g.Head[:l2.Len]) {
+		return false
+	}
+	a, b := f.Head[l2.Len:], g.Head[l2.Len:]
+	for _, s := range fields {
+		if !bytes.Equal(a[s.from:s.to], b[s.from:s.to]) {
+			return false
+		}
+	}
+	return true
 }
 
 // sent counts frames that were written.
@@ -200,7 +260,7 @@ func (w *worker) rescueAt(depth int) *rescue {
 
 // refused deals with one frame that the kernel did not take: it is cut smaller, or
 // made plainer, and written again, or it is a drop. The recursion through write
-// ends, since a frame above 64 KiB is halved each time and a segment is not cut.
+// ends, since a frame above 64 KiB gets shorter each time and a segment is not cut.
 func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, depth int) {
 	n := f.Len()
 	gso := f.Hdr.GSO != vnet.GSONone
@@ -222,9 +282,14 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 		e.view.port.fail(e.queue, err)
 		e.tally.drops[vnet.DropIOError]++
 	case r == vnet.NoMemory && gso && n > whole:
+		// Halves get through where there is memory in larger pieces. If not, or if it is
+		// a queueing discipline that has no room, 64 KiB tell which.
 		e.tally.retried++
-		half := p.Payload + (n-p.Payload+1)/2 + int(f.Hdr.GSOSize)
-		w.recut(e, f, &p, min(half, n-1), depth)
+		shorter := p.Payload + (n-p.Payload+1)/2 + int(f.Hdr.GSOSize)
+		if depth > 0 {
+			shorter = whole - 1
+		}
+		w.recut(e, f, &p, min(shorter, n-1), depth)
 	case r == vnet.NoMemory:
 		e.tally.drops[vnet.DropNoMemory]++
 	case r == vnet.TooBig && gso && n > whole:

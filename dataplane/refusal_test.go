@@ -16,28 +16,37 @@ func twoPorts(t *testing.T, limits vnet.Limits) (l *lab, a, b *Port, qa, qb *fak
 	return l, a, b, qa, qb
 }
 
-func TestNoMemoryHalvesDownTo64KiB(t *testing.T) {
-	for _, spec := range []vnettest.Spec{tcp4(520000), tcp6(520000)} {
-		_, _, b, qa, qb := twoPorts(t, bigLimits())
-		qb.refuse(above(100000, vnet.NoMemory))
-		f := frame(spec, host1, host2)
-		qa.inject(f)
-		got := qb.taken()
-		sameOnWire(t, got, f)
-		if n := longest(got); n > 100000 || n < 65000 {
-			t.Errorf("the longest frame has %d bytes", n)
-		}
-		// 520000, 2 of 260000, 4 of 130000
-		if s := b.Stats(); s.Retried != 7 || s.Resegmented != 7 || s.Chunks != 14 ||
-			s.TxFrames != 8 || s.TxOffered != 1 {
-			t.Errorf("%+v", s)
-		}
-		wantEgress(t, b)
+// Halves first, where memory is in short pieces; what is left of them at 64 KiB.
+func TestNoMemoryHalvesThenCutsTo64KiB(t *testing.T) {
+	for _, c := range []struct {
+		memory          int // for frames of so many bytes
+		least           int // the longest frame has so many at least
+		retried, frames uint64
+	}{
+		{300000, 260000, 1, 2},
+		{100000, 65000, 3, 8}, // 520000, 2 of 260000; 4 of each
+	} {
+		for _, spec := range []vnettest.Spec{tcp4(520000), tcp6(520000)} {
+			_, _, b, qa, qb := twoPorts(t, bigLimits())
+			qb.refuse(above(c.memory, vnet.NoMemory))
+			f := frame(spec, host1, host2)
+			qa.inject(f)
+			got := qb.taken()
+			sameOnWire(t, got, f)
+			if n := longest(got); n > c.memory || n < c.least {
+				t.Errorf("the longest frame has %d bytes", n)
+			}
+			if s := b.Stats(); s.Retried != c.retried || s.Resegmented != c.retried ||
+				s.Chunks != c.frames+c.retried-1 || s.TxFrames != c.frames || s.TxOffered != 1 {
+				t.Errorf("%+v", s)
+			}
+			wantEgress(t, b)
 
-		// It is no limit: what there is memory for next time leaves whole.
-		qb.refuse(nil)
-		qa.inject(f)
-		same(t, qb.taken(), f)
+			// It is no limit: what there is memory for next time leaves whole.
+			qb.refuse(nil)
+			qa.inject(f)
+			same(t, qb.taken(), f)
+		}
 	}
 }
 
@@ -395,6 +404,127 @@ func TestFullWhileCutting(t *testing.T) {
 		t.Errorf("%d chunks left, want 3", got)
 	}
 	wantEgress(t, b, vnet.DropFull, 4)
+}
+
+// A queueing discipline that has no room for one flow may have some for another. There
+// is no wait for it, and one attempt for all that a flow has in a row.
+func TestCongestionIsOneFlowsLoss(t *testing.T) {
+	_, _, b, qa, qb := twoPorts(t, bigLimits())
+	bulk := func(seq uint32) vnet.Frame {
+		return frame(with(plain(tcp4(1000)), func(s *vnettest.Spec) { s.Seq = seq }), host1, host2)
+	}
+	urgent := frame(with(plain(tcp4(1000)), func(s *vnettest.Spec) { s.TOS = 0xb8 }), host1, host2)
+	tried := 0
+	qb.refuse(func(f *vnet.Frame) vnet.Refusal {
+		if f.Head[vnet.EthLen+1] != 0 {
+			return vnet.Accepted
+		}
+		tried++
+		return vnet.Congested
+	})
+	for range 2 {
+		tried = 0
+		qa.inject(bulk(1), bulk(2), bulk(3), urgent, bulk(4), bulk(5), urgent, urgent)
+		same(t, qb.taken(), urgent, urgent, urgent)
+		if tried != 2 {
+			t.Errorf("%d attempts for 5 frames in 2 rows", tried)
+		}
+	}
+	wantEgress(t, b, vnet.DropFull, 10)
+	if waits := qb.waited(); len(waits) != 0 {
+		t.Errorf("it waited %v", waits)
+	}
+}
+
+// What is too long for the memory, or for the queueing discipline, is tried shorter
+// until it is known which; then the rest of it is lost, unseen by the kernel.
+func TestCongestedSuperPacketIsGivenUpAtOneChunk(t *testing.T) {
+	for _, spec := range []vnettest.Spec{tcp4(389000), tcp6(389000)} {
+		_, a, b, qa, qb := twoPorts(t, bigLimits())
+		var tried []int
+		qb.refuse(func(f *vnet.Frame) vnet.Refusal {
+			switch {
+			case f.Hdr.GSO == vnet.GSONone:
+				return vnet.Accepted
+			case f.Len() > vnet.LegacyGSOMaxSize:
+				tried = append(tried, f.Len())
+				return vnet.NoMemory
+			}
+			tried = append(tried, f.Len())
+			return vnet.Congested
+		})
+		f, other := frame(spec, host1, host2), small(host1, host2)
+		qa.inject(f, other, f, other)
+		same(t, qb.taken(), other, other)
+		if len(tried) != 6 || tried[0] != f.Len() || tried[3] != f.Len() ||
+			tried[2] > 65535 || tried[5] > 65535 {
+			t.Errorf("tried %v, want whole, half and chunk, of each", tried)
+		}
+		// 3 chunks of the first half and the second half of each, which is not cut.
+		wantEgress(t, b, vnet.DropFull, 8)
+		wantIngress(t, a)
+	}
+}
+
+// Where there is room for chunks nothing is lost.
+func TestQueueingDisciplineWithRoomForChunks(t *testing.T) {
+	_, _, b, qa, qb := twoPorts(t, bigLimits())
+	qb.refuse(above(vnet.LegacyGSOMaxSize, vnet.NoMemory))
+	f := frame(tcp4(389000), host1, host2)
+	qa.inject(f, f)
+	sameOnWire(t, qb.taken(), f, f)
+	wantEgress(t, b)
+}
+
+func TestSameFlow(t *testing.T) {
+	v4, v6 := plain(udp4(100)), with(plain(udp4(100)), func(s *vnettest.Spec) { s.V6 = true })
+	at := func(n int) func(*vnet.Frame) { return func(f *vnet.Frame) { f.Head[n] ^= 1 } }
+	const ip = vnet.EthLen
+	for _, c := range []struct {
+		name string
+		spec vnettest.Spec
+		edit func(*vnet.Frame)
+		want bool
+	}{
+		{"IPv4", v4, func(*vnet.Frame) {}, true},
+		{"IPv4 ID", v4, at(ip + 5), true},
+		{"IPv4 checksum", v4, at(ip + 11), true},
+		{"UDP checksum", v4, at(ip + vnet.IPv4Len + 6), true},
+		{"a group's address", v4, at(5), false},
+		{"IPv4 DSCP", v4, at(ip + 1), false},
+		{"IPv4 protocol", v4, at(ip + 9), false},
+		{"IPv4 source", v4, at(ip + 15), false},
+		{"IPv4 destination", v4, at(ip + 19), false},
+		{"IPv4 source port", v4, at(ip + vnet.IPv4Len + 1), false},
+		{"IPv4 destination port", v4, at(ip + vnet.IPv4Len + 3), false},
+		{"IPv6", v6, func(*vnet.Frame) {}, true},
+		{"IPv6 length", v6, at(ip + 5), true},
+		{"IPv6 flow label", v6, at(ip + 3), false},
+		{"IPv6 protocol", v6, at(ip + 6), false},
+		{"IPv6 source", v6, at(ip + 8), false},
+		{"IPv6 destination", v6, at(ip + 39), false},
+		{"IPv6 destination port", v6, at(ip + vnet.IPv6Len + 3), false},
+		{"priority of a tag", with(v4, func(s *vnettest.Spec) { s.Tags = []uint16{5} }),
+			func(f *vnet.Frame) { f.Head[14] ^= 0x20 }, false},
+		{"a tag alike", with(v4, func(s *vnettest.Spec) { s.Tags = []uint16{5} }),
+			func(*vnet.Frame) {}, true},
+		{"shorter than its ports", v4, func(f *vnet.Frame) { f.Head = f.Head[:ip+23] }, false},
+		{"not IP", v4, func(f *vnet.Frame) {}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, g := frame(c.spec, host1, host2), frame(c.spec, host1, host2)
+			if c.name == "not IP" {
+				f.Head[12], g.Head[12] = 0x88, 0x88
+			}
+			c.edit(&g)
+			if got := sameFlow(&f, &g); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+			if got := sameFlow(&g, &f); got != c.want {
+				t.Errorf("the other way: %v, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 func TestWritesToADeviceThatIsDownOrGone(t *testing.T) {

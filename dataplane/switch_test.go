@@ -849,7 +849,7 @@ func TestHostileFramesStopNobody(t *testing.T) {
 	_, qe := l.port("e", bigLimits())
 	rng := rand.New(rand.NewPCG(3, 14))
 	verdicts := []vnet.Refusal{vnet.Accepted, vnet.Accepted, vnet.NoMemory, vnet.TooBig,
-		vnet.BadGSO, vnet.Full}
+		vnet.BadGSO, vnet.Full, vnet.Congested}
 	refusals := rand.New(rand.NewPCG(15, 9)) // guarded by qe.mu
 	qe.refuse(func(*vnet.Frame) vnet.Refusal { return verdicts[refusals.IntN(len(verdicts))] })
 

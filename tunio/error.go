@@ -94,6 +94,18 @@ func noDevice(op, name, hint string) error {
 	return &OpError{op, name, causef(os.ErrNotExist, "no such device"), hint}
 }
 
+// refusal is what the errno of a write of f means. A packet socket answers ENOBUFS not
+// only for want of memory but also when the frame was dropped on its way to the device, by
+// a queueing discipline without room above all (net_xmit_errno in packet_snd). Up to 64
+// KiB it is taken for that, since memory for so little is found. A macvtap does not tell
+// (tap_get_user ignores what dev_queue_xmit answers), and a tap has no such queue.
+func (t *Transmitter) refusal(errno unix.Errno, f *vnet.Frame) vnet.Refusal {
+	if errno == unix.ENOBUFS && t.socket && f.Len() <= vnet.LegacyGSOMaxSize {
+		return vnet.Congested
+	}
+	return refusal(errno)
+}
+
 // refusal is what an errno of a write means: drivers/net/tun.c tun_get_user,
 // drivers/net/tap.c tap_get_user, net/packet/af_packet.c packet_snd.
 func refusal(errno unix.Errno) vnet.Refusal {

@@ -48,7 +48,7 @@ func (t *Transmitter) WriteBatch(frames []vnet.Frame) (sent int, r vnet.Refusal,
 			// fetches it, even if it is up again (sock_error in sock_alloc_send_pskb).
 			stale = sent
 		default:
-			return sent, refusal(errno), errno
+			return sent, t.refusal(errno, &frames[sent]), errno
 		}
 	}
 	return sent, vnet.Accepted, nil

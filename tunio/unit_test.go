@@ -90,6 +90,29 @@ func TestRefusalOfErrno(t *testing.T) {
 	}
 }
 
+// ENOBUFS of a packet socket is congestion behind it where it cannot be want of memory.
+func TestCongestionIsAPacketSocketsAlone(t *testing.T) {
+	for _, c := range []struct {
+		socket bool
+		n      int
+		want   vnet.Refusal
+	}{
+		{true, 60, vnet.Congested},
+		{true, vnet.LegacyGSOMaxSize, vnet.Congested},
+		{true, vnet.LegacyGSOMaxSize + 1, vnet.NoMemory},
+		{false, 60, vnet.NoMemory},
+	} {
+		tr := Transmitter{socket: c.socket}
+		f := vnet.Frame{Head: make([]byte, c.n)}
+		if got := tr.refusal(unix.ENOBUFS, &f); got != c.want {
+			t.Errorf("%d bytes, packet socket %v: got %v, want %v", c.n, c.socket, got, c.want)
+		}
+		if got := tr.refusal(unix.ENOMEM, &f); got != vnet.NoMemory {
+			t.Errorf("%d bytes, packet socket %v: ENOMEM is %v", c.n, c.socket, got)
+		}
+	}
+}
+
 // The kernel allocates hdr_len bytes in one piece: never 0, never the whole frame.
 func TestOutHdrLenIsTheHeadersAtMost(t *testing.T) {
 	const needs = vnet.NeedsCsum

@@ -26,7 +26,7 @@ const (
 	DropOverMTU         // egress: a segment, or a frame without GSO type, longer than the MTU
 	DropTooManySegments // egress: more than MaxSegments segments
 	DropTooBig          // egress: EMSGSIZE although the limits allow it
-	DropFull            // egress: no room, also not after a short wait
+	DropFull            // egress: no room, also not after a short wait, or none behind the port
 	DropNoMemory        // egress: the kernel had no memory for it
 	DropRefused         // egress: EINVAL for a well-formed frame in its plainest form
 	DropPortDown        // egress: the port's device is down or gone
@@ -81,17 +81,20 @@ type Refusal uint8
 
 // Refusals.
 const (
-	Accepted Refusal = iota
-	Full             // no room now; it may come back
-	NoMemory         // no memory for a frame of this size, or a malformed frame
-	TooBig           // longer than the descriptor ever takes
-	BadGSO           // the header or the packet is not one that the kernel takes
-	Down             // the device is down; it may come back
-	Gone             // the descriptor is of no use any more
-	Failed           // anything else; the error says what
+	Accepted  Refusal = iota
+	Full              // no room now; it may come back
+	Congested         // dropped for want of room further on; the next frame may fare better
+	NoMemory          // no memory for a frame of this size, or a malformed frame
+	TooBig            // longer than the descriptor ever takes
+	BadGSO            // the header or the packet is not one that the kernel takes
+	Down              // the device is down; it may come back
+	Gone              // the descriptor is of no use any more
+	Failed            // anything else; the error says what
 )
 
-var refusalNames = [...]string{"accepted", "full", "no memory", "too big", "bad GSO", "down", "gone", "failed"}
+var refusalNames = [...]string{
+	"accepted", "full", "congested", "no memory", "too big", "bad GSO", "down", "gone", "failed",
+}
 
 func (r Refusal) String() string { return refusalNames[r] }
 
