@@ -109,6 +109,47 @@ func TestT02TapToTap(t *testing.T) {
 	}
 }
 
+// TestNamespaceByPath: netns= takes the path of a namespace, also of one without a name,
+// as a container's.
+func TestNamespaceByPath(t *testing.T) {
+	for _, kind := range []string{"named", "of a process"} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBed(t)
+			x, y := b.cabled("a", netns.Link{}), b.host("b")
+			b.built()
+			path := "/run/netns/" + y.Name
+			if kind == "of a process" {
+				p, err := y.Start(t.Context(), nil, "busybox", "sleep", "600")
+				netnstest.Need(t, err)
+				path = fmt.Sprintf("/proc/%d/ns/net", p.PID())
+				wait(t, "the process to be in its namespace", func() bool {
+					in, err := os.Stat(path)
+					want, wantErr := os.Stat("/run/netns/" + y.Name)
+					return err == nil && wantErr == nil && os.SameFile(in, want)
+				})
+			}
+			s := run(t, b.sw, "a=packet:vA", "b=tap:eth0,netns="+path)
+			y.Address("eth0", y.addresses()...)
+			b.built()
+			b.exchange(x, y, 1<<20)
+			s.stop()
+			if _, err := y.Link("eth0"); err == nil {
+				t.Error("the tap is still there")
+			}
+		})
+	}
+	b := newBed(t)
+	b.built()
+	for path, says := range map[string]string{
+		"/run/netns/nosuch": "/run/netns/nosuch", "/dev/null": "not a network namespace",
+	} {
+		s := launch(t, b.sw, "b=tap:eth0,netns="+path)
+		if code := s.exit(); code != 1 || s.lines("sluice: port b:", says) != 1 {
+			t.Errorf("%s: exit code %d:\n%s", path, code, s.logged(""))
+		}
+	}
+}
+
 // TestT05BigToLegacy: a sender of BIG TCP, and an egress of 64 KiB. Frames come in
 // above it, leave below it, and the kernel has nothing left to cut.
 func TestT05BigToLegacy(t *testing.T) {
@@ -332,6 +373,54 @@ func TestT06StallIsCounted(t *testing.T) {
 	if mtu := link(t, b.sw, "vB").MTU; mtu != 9000 {
 		t.Errorf("the netdev's MTU is %d: it is not Sluice's to set", mtu)
 	}
+}
+
+// TestVXLANHintMends: super-packets of a tunnel are dropped, since nobody here can cut
+// them, and what the warning says to type has their sender cut them.
+func TestVXLANHintMends(t *testing.T) {
+	b, x, y := pair(t, netns.Link{}, netns.Link{})
+	tunnel := func(h, far *host, inner string) {
+		add := "ip link add vx type vxlan id 7 dstport 4789 dev eth0 local " + h.v4 + " remote " + far.v4
+		if out, err := h.Run(deadline(t, patience), "sh", "-c", add+" 2>&1"); err != nil {
+			if strings.Contains(string(out), "Unknown device type") {
+				t.Skip("this kernel has no VXLAN")
+			}
+			t.Fatalf("%v: %s", err, out)
+		}
+		h.Address("vx", inner+"/24")
+		h.SetLink("vx", netns.Link{})
+	}
+	tunnel(x, y, "10.1.0.1")
+	tunnel(y, x, "10.1.0.2")
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	ctx, cancel := context.WithCancel(t.Context())
+	stalled := make(chan error, 1)
+	go func() { stalled <- b.Exchange(ctx, x.Namespace, y.Namespace, "10.1.0.2", 4<<20) }()
+	const drop = "unsupported_gso"
+	s.says(1, "level=WARN", "port=a", drop)
+	cancel()
+	<-stalled
+	_, hint, ok := strings.Cut(s.logged("port=a", drop), "for VXLAN: ")
+	hint, _, end := strings.Cut(hint, "\"")
+	if !ok || !end {
+		t.Fatalf("no hint in\n%s", s.logged(drop))
+	}
+	for _, h := range []*host{x, y} {
+		shell(t, h.Namespace, strings.ReplaceAll(hint, "DEV", "eth0"))
+	}
+	drops := func() uint64 {
+		sum := s.ask()
+		return sum.Port("a").Drops.Ingress[drop] + sum.Port("b").Drops.Ingress[drop]
+	}
+	before := drops()
+	if err := b.swap(x, y, "10.1.0.2", 4<<20); err != nil {
+		t.Error(err)
+	}
+	if after := drops(); before == 0 || after != before {
+		t.Errorf("%d drops after the command, %d before", after, before)
+	}
+	clean(t, x, y)
 }
 
 // TestT08DHCP: a DHCP server whose replies have their checksum left to the

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"sluice/integration/netns"
@@ -67,5 +68,56 @@ func TestTagsSurvive(t *testing.T) {
 		if d := dropped(s.port(name), "no_egress"); len(d) > 0 {
 			t.Errorf("port %s: drops %v", name, d)
 		}
+	}
+}
+
+// TestTagsCountTowardsTheMTU, as AF_PACKET counts them: not the first, unless it is an
+// 802.1ad one, and every second.
+func TestTagsCountTowardsTheMTU(t *testing.T) {
+	b, x, y := pair(t, netns.Link{MTU: 9000, GSO: big}, netns.Link{})
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, y.Namespace, "eth0")
+	const most = 1500 - vnet.IPv4Len - 32 // bytes of payload that make a packet of the MTU
+	over := 0
+	for _, c := range []struct {
+		name string
+		spec vnettest.Spec
+		ad   bool // the outer tag is an 802.1ad one
+		fits bool
+	}{
+		{"802.1Q", super(false, most, 0, 100), false, true},
+		{"802.1Q, a byte more", super(false, most+1, 0, 100), false, false},
+		{"802.1ad", super(false, most-vnet.VLANLen, 0, 100), true, true},
+		{"802.1ad, a byte more", super(false, most-vnet.VLANLen+1, 0, 100), true, false},
+		{"both", super(false, most-2*vnet.VLANLen, 0, 200, 100), true, true},
+		{"both, a byte more", super(false, most-2*vnet.VLANLen+1, 0, 200, 100), true, false},
+		// It does not look at segments: there no tag counts.
+		{"802.1ad, segments", super(false, 40_000, most, 100), true, true},
+		{"802.1ad, segments a byte longer", super(false, 40_000, most+1, 100), true, false},
+	} {
+		f := vnettest.Super(c.spec)
+		if c.ad {
+			binary.BigEndian.PutUint16(f.Head[12:], vnet.EtherTypeQinQ) // behind the addresses
+		}
+		to.forget()
+		from.send(f)
+		from.send(vnet.Frame{Head: marker()})
+		to.until("the marker to arrive", func() bool {
+			n := len(to.seen)
+			return n > 0 && bytes.Equal(to.seen[n-1].Head, marker())
+		})
+		if arrived := len(to.seen) > 1; arrived != c.fits {
+			t.Errorf("%s: arrived %v, want %v: %v", c.name, arrived, c.fits, lengths(to.seen))
+		}
+		if !c.fits {
+			over++
+		}
+		if n := s.ask().Port("b").Drops.Egress["over_mtu"]; n != uint64(over) {
+			t.Errorf("%s: over_mtu %d, want %d", c.name, n, over)
+		}
+	}
+	s.says(1, "level=WARN", "port=b", "over_mtu", "mtu=1500")
+	if d := dropped(s.port("b"), "over_mtu"); len(d) > 0 {
+		t.Errorf("drops %v", d)
 	}
 }
