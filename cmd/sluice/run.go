@@ -142,7 +142,7 @@ func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
 			select {
 			case answers <- s:
 			default: // the switch waits for no reader
-				log.Warn("SIGUSR1 asks for a summary, and nobody reads those before", "file", file)
+				log.Warn("SIGUSR1 asks for a summary, and those before are not written yet", "file", file)
 			}
 		},
 	})

@@ -58,11 +58,11 @@ func TestNobodyReadsTheSummary(t *testing.T) {
 		"-p", "a=packet:vA,gso_max_size=200000")
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return out.String() == "ready\n" })
-	wait(t, "a word about the FIFO", func() bool {
+	wait(t, "the FIFO to be full", func() bool {
 		if err := unix.Kill(p.PID(), unix.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(p.Stderr(), "nobody reads")
+		return strings.Contains(p.Stderr(), "i/o timeout")
 	})
 	must(t, b.sw, "ip", "link", "set", "vA", "down")
 	wait(t, "the port to be down", func() bool {

@@ -200,7 +200,7 @@ func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
 	}
 	p.lost += p.linkDrops() // of a tap that was away
 	p.queues, p.index, p.in, p.base, p.seen = queues, f.Index, p.ns.ns, f.Drops, f.Drops
-	p.gone, p.parked = false, false
+	p.gone, p.parked = nil, false
 	return nil
 }
 
@@ -308,7 +308,7 @@ func (p *port) release() {
 	p.lost += p.queueDrops() + p.linkDrops()
 	p.base = p.seen
 	closeQueues(p.queues)
-	p.queues, p.gone, p.parked = nil, false, false
+	p.queues, p.gone, p.parked = nil, nil, false
 }
 
 // end releases the device, removes it if it is ours, and puts back what was changed

@@ -32,7 +32,7 @@ type port struct {
 	hostUse string          // what the host needs them for, as logged last
 	made    int             // index of the netdev that is ours to remove, or 0
 	changes []change        // to netdevs that are not ours
-	gone    bool            // a worker found the queues to be of no use
+	gone    error           // why the queues are of no use, as a worker found
 	parked  bool            // the queues are open, and not under the port
 	refused time.Time       // when the first of the last attempts to attach failed
 	said    string          // the state that was logged last
@@ -74,11 +74,14 @@ func (p *port) follow() {
 		p.say(err.Error())
 		return
 	}
-	if p.queues != nil && (p.gone || p.replaced(f)) {
-		if p.outlives(f) {
-			p.park("the device is elsewhere, and what has its name is no TAP")
-			return
-		}
+	switch replaced := p.queues != nil && p.replaced(f); {
+	case replaced && p.outlives(f):
+		p.park("the device is elsewhere, and what has its name is no TAP")
+		return
+	case replaced:
+		p.release()
+	case p.gone != nil:
+		p.warnOnce("a queue failed, and the device is opened again: " + p.gone.Error())
 		p.release()
 	}
 	p.hideAgain(f)

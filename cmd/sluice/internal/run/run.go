@@ -1,12 +1,14 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"sluice/cmd/sluice/internal/portspec"
@@ -158,7 +160,9 @@ func (r *runner) event(e dataplane.Event) {
 		}
 		switch e.Kind {
 		case dataplane.EventGone:
-			p.gone = true
+			if slices.Contains(p.queues, e.Queue.(queue).Queue) { // else it is of an earlier attachment
+				p.gone = cmp.Or(e.Err, vnet.ErrGone)
+			}
 		case dataplane.EventLatched:
 			p.log.Warn("the kernel refuses a GSO type: such frames leave as segments, and it is tried again every minute",
 				"gso", gsoName(e.GSO), "release", r.probe.Release)
