@@ -76,19 +76,16 @@ func (s *subject) hasHopByHop() bool {
 	return s.frame.Head[s.packet.L3+nextHeader] == vnet.ProtoHopByHop
 }
 
-// minHeaders is what IPv4 and UDP headers take at least.
-const minHeaders = vnet.IPv4Len + vnet.UDPLen
-
 // maxTCPLen is a TCP header with all options (RFC 9293, 3.1: data offset 15).
 const maxTCPLen = 60
 
-// decide says what becomes of s, which came from a port whose MTU is fromMTU, at an
-// egress with limits lim and policy o. It changes nothing but what s remembers of
-// its parse. Protocol headers are read only where the frame has to be cut, where
-// its segments may be above the MTU, where it may be no more than one segment, where
-// the form of an IPv6 frame above 64 KiB matters, and where the virtio-net header
-// tells of more than an IP header in front of the transport header.
-func decide(s *subject, fromMTU int, lim *vnet.Limits, o Oversize) decision {
+// decide says what becomes of s at an egress with limits lim and policy o. It changes
+// nothing but what s remembers of its parse. Protocol headers, but for TCP's data
+// offset, are read only where the frame has to be cut, where its segments may be above
+// the MTU, where it may be no more than one segment, where the form of an IPv6 frame
+// above 64 KiB matters, and where the virtio-net header tells of more than an IP header
+// in front of the transport header.
+func decide(s *subject, lim *vnet.Limits, o Oversize) decision {
 	h := &s.frame.Hdr
 	if h.GSO == vnet.GSONone {
 		switch {
@@ -108,7 +105,7 @@ func decide(s *subject, fromMTU int, lim *vnet.Limits, o Oversize) decision {
 		}
 	}
 	size := int(h.GSOSize)
-	if lim.MTU < fromMTU || size+minHeaders > lim.MTU {
+	if mayExceed(s, lim.MTU) {
 		if d := s.parse(); d != vnet.Keep {
 			return dropped(d)
 		}
@@ -147,6 +144,23 @@ func decide(s *subject, fromMTU int, lim *vnet.Limits, o Oversize) decision {
 		return decision{}
 	}
 	return cut(s, decision{outcome: resegment, max: limit})
+}
+
+// mayExceed reports whether segments of s may be longer than mtu. What the ingress's MTU
+// is says nothing of that: super-packets are not held to it (is_skb_forwardable,
+// net/core/dev.c), and the sender's may be another.
+func mayExceed(s *subject, mtu int) bool {
+	h := &s.frame.Hdr
+	start := int(h.CsumStart)
+	if h.Flags&vnet.NeedsCsum == 0 || len(s.frame.Head) < start+vnet.TCPLen {
+		return true
+	}
+	n := start - s.l2.Len + int(h.GSOSize)
+	if h.GSO.Type() == vnet.GSOUDPL4 {
+		return n+vnet.UDPLen > mtu
+	}
+	const dataOffset = 12 // RFC 9293, 3.1
+	return n+max(vnet.TCPLen, int(s.frame.Head[start+dataOffset]>>4)*4) > mtu
 }
 
 // usualStart reports whether what the checksum covers begins behind an IP header

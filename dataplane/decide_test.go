@@ -42,7 +42,9 @@ const (
 	udp4Headers = vnet.EthLen + vnet.IPv4Len + vnet.UDPLen
 )
 
-const mss = 1448 // gso_size of the frames below, where the case does not ask for another
+// mss is the gso_size of the frames below, where the case does not ask for another: it
+// fills an MTU of 1500 over IPv6.
+const mss = 1440
 
 func tcp4(payload int) vnettest.Spec {
 	return vnettest.Spec{Payload: vnettest.Pattern(payload), GSOSize: mss, TCPFlags: vnettest.ACK}
@@ -102,7 +104,6 @@ func TestDecide(t *testing.T) {
 		name     string
 		spec     vnettest.Spec
 		edit     func(*vnet.Frame)
-		from     int // MTU of the ingress; 1500 when 0
 		limits   vnet.Limits
 		oversize Oversize
 		want     decision
@@ -197,33 +198,50 @@ func TestDecide(t *testing.T) {
 			limits: bigLimits(), want: passes},
 
 		// MTUs.
-		{name: "MTU 9000 behind 1500", spec: tcp4(60000), limits: mtu(9000), want: passes},
-		{name: "MTU 1460 behind 1500, full segments", spec: tcp4(60000),
+		{name: "MTU 9000", spec: tcp4(60000), limits: mtu(9000), want: passes},
+		{name: "MTU 1460, full segments", spec: tcp4(60000),
 			limits: mtu(1460), want: dropped(vnet.DropOverMTU), parsed: true},
-		{name: "MTU 1460 behind 1500, segments that fit", spec: with(tcp4(60000), gsoSize(1420)),
-			limits: mtu(1460), want: passes, parsed: true},
+		{name: "MTU 1460, segments that fit", spec: with(tcp4(60000), gsoSize(1420)),
+			limits: mtu(1460), want: passes},
 
-		{name: "MTU 1460 behind 1500, segments one byte too long",
+		{name: "MTU 1460, segments one byte too long",
 			spec: with(tcp4(60000), gsoSize(1421)), limits: mtu(1460),
 			want: dropped(vnet.DropOverMTU), parsed: true},
 
-		{name: "MTU 1460 behind 1500, options count",
+		{name: "MTU 1460, options count",
 			spec: with(tcp4(60000), func(s *vnettest.Spec) {
 				s.GSOSize, s.TCPOptions = 1420, vnettest.Timestamps
 			}),
 			limits: mtu(1460), want: dropped(vnet.DropOverMTU), parsed: true},
-		{name: "MTU 1460 behind 1500, shorter than one segment", spec: tcp4(1000),
+		{name: "MTU 1460, shorter than one segment", spec: tcp4(1000),
 			limits: mtu(1460), want: resegments(vnet.MaxFrame), parsed: true},
-		{name: "MTU 1500 behind 9000", spec: with(tcp4(60000), gsoSize(8960)), from: 9000,
+		{name: "jumbo segments", spec: with(tcp4(60000), gsoSize(8960)),
 			limits: bigLimits(), want: dropped(vnet.DropOverMTU), parsed: true},
+		{name: "MTU 1460, options that fit",
+			spec: with(tcp4(60000), func(s *vnettest.Spec) {
+				s.GSOSize, s.TCPOptions = 1408, vnettest.Timestamps
+			}),
+			limits: mtu(1460), want: passes},
+		{name: "MTU 1460, IPv6 segments that fit", spec: with(tcp6(60000), gsoSize(1400)),
+			limits: mtu(1460), want: passes},
+		{name: "MTU 1460, IPv6 segments one byte too long", spec: with(tcp6(60000), gsoSize(1401)),
+			limits: mtu(1460), want: dropped(vnet.DropOverMTU), parsed: true},
+		{name: "MTU 1460, tags are not part of a segment",
+			spec:   with(tcp4(60000), func(s *vnettest.Spec) { s.GSOSize, s.Tags = 1420, []uint16{1, 2} }),
+			limits: mtu(1460), want: passes},
+		{name: "MTU 1460, UDP segments that fit", spec: with(udp4(60000), gsoSize(1432)),
+			limits: mtu(1460), want: passes},
+		{name: "MTU 1460, UDP segments one byte too long", spec: with(udp4(60000), gsoSize(1433)),
+			limits: mtu(1460), want: dropped(vnet.DropOverMTU), parsed: true},
+		{name: "MTU 1460, without NeedsCsum, too long",
+			spec:   with(tcp4(60000), func(s *vnettest.Spec) { s.GSOSize, s.Csum = 1421, vnettest.Full }),
+			limits: mtu(1460), want: dropped(vnet.DropOverMTU), parsed: true},
 		{name: "segments that no header makes fit", spec: with(tcp4(60000), gsoSize(1480)),
 			limits: bigLimits(), want: dropped(vnet.DropOverMTU), parsed: true},
 		{name: "a jumbo option is not part of a segment", spec: with(tcp6(100000), gsoSize(1440)),
-			from: 9000, limits: bigLimits(),
-			want: passes, parsed: true},
+			limits: bigLimits(), want: passes, parsed: true},
 		{name: "IPv6 segments one byte too long", spec: with(tcp6(100000), gsoSize(1441)),
-			from: 9000, limits: bigLimits(),
-			want: dropped(vnet.DropOverMTU), parsed: true},
+			limits: bigLimits(), want: dropped(vnet.DropOverMTU), parsed: true},
 
 		// Abilities.
 		{name: "no checksums, TCP", spec: tcp4(60000),
@@ -281,6 +299,7 @@ func TestDecide(t *testing.T) {
 		{name: "plain to HBH, behind another hop-by-hop header",
 			spec: with(tcp6(400000), func(s *vnettest.Spec) {
 				s.Form, s.Ext = vnet.FormPlain, []vnettest.Ext{vnettest.HopByHop}
+				s.GSOSize = 1400
 			}),
 			limits: bigLimits(), want: resegments(vnet.MaxFrame), parsed: true},
 		{name: "longest IPv6 whose length has 16 bits", spec: tcp6(65535 - vnet.TCPLen),
@@ -322,19 +341,15 @@ func TestDecide(t *testing.T) {
 			if d := f.Check(&s.l2); d != vnet.Keep {
 				t.Fatalf("the frame is no good: %v", d)
 			}
-			from := c.from
-			if from == 0 {
-				from = 1500
-			}
 			limits := c.limits
-			got := decide(&s, from, &limits, c.oversize)
+			got := decide(&s, &limits, c.oversize)
 			if got != c.want {
 				t.Errorf("got  %v\nwant %v", got, c.want)
 			}
 			if s.parsed != c.parsed {
 				t.Errorf("protocol headers read: %v, want %v", s.parsed, c.parsed)
 			}
-			if again := decide(&s, from, &limits, c.oversize); again != got {
+			if again := decide(&s, &limits, c.oversize); again != got {
 				t.Errorf("asked again, it says %v", again)
 			}
 			if f.Hdr != was.Hdr || !bytes.Equal(f.AppendTo(nil), was.Head) || limits != c.limits {

@@ -25,10 +25,10 @@
 // A write that the kernel refuses loses nothing in silence. A frame for which
 // there is no memory is halved, then cut to 64 KiB, and tried again; one that a
 // queueing discipline has no room for is lost with what follows of its flow, not the
-// rest of the batch; one that is too long teaches the port its greatest write, one whose GSO type the kernel does not take leaves as
-// segments; whatever remains is a drop with a reason. Only frames that parse in
-// full count against a port's GSO abilities, so that a malformed frame is its
-// sender's own loss.
+// rest of the batch; one that is too long teaches the port its greatest write; one
+// whose GSO type the kernel does not take leaves as segments; whatever remains is a
+// drop with a reason. Only frames that parse in full count against a port's GSO
+// abilities, so that a malformed frame is its sender's own loss.
 //
 // # Conservation
 //

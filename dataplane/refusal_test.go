@@ -23,10 +23,10 @@ func TestNoMemoryHalvesThenCutsTo64KiB(t *testing.T) {
 		least           int // the longest frame has so many at least
 		retried, frames uint64
 	}{
-		{300000, 260000, 1, 2},
-		{100000, 65000, 3, 8}, // 520000, 2 of 260000; 4 of each
+		{300000, 250000, 1, 2},
+		{100000, 64000, 3, 8}, // 510000, 2 of 255000; 4 of each
 	} {
-		for _, spec := range []vnettest.Spec{tcp4(520000), tcp6(520000)} {
+		for _, spec := range []vnettest.Spec{tcp4(510000), tcp6(510000)} {
 			_, _, b, qa, qb := twoPorts(t, bigLimits())
 			qb.refuse(above(c.memory, vnet.NoMemory))
 			f := frame(spec, host1, host2)
@@ -439,7 +439,7 @@ func TestCongestionIsOneFlowsLoss(t *testing.T) {
 // What is too long for the memory, or for the queueing discipline, is tried shorter
 // until it is known which; then the rest of it is lost, unseen by the kernel.
 func TestCongestedSuperPacketIsGivenUpAtOneChunk(t *testing.T) {
-	for _, spec := range []vnettest.Spec{tcp4(389000), tcp6(389000)} {
+	for _, spec := range []vnettest.Spec{tcp4(380000), tcp6(380000)} {
 		_, a, b, qa, qb := twoPorts(t, bigLimits())
 		var tried []int
 		qb.refuse(func(f *vnet.Frame) vnet.Refusal {
@@ -470,7 +470,7 @@ func TestCongestedSuperPacketIsGivenUpAtOneChunk(t *testing.T) {
 func TestQueueingDisciplineWithRoomForChunks(t *testing.T) {
 	_, _, b, qa, qb := twoPorts(t, bigLimits())
 	qb.refuse(above(vnet.LegacyGSOMaxSize, vnet.NoMemory))
-	f := frame(tcp4(389000), host1, host2)
+	f := frame(tcp4(380000), host1, host2)
 	qa.inject(f, f)
 	sameOnWire(t, qb.taken(), f, f)
 	wantEgress(t, b)

@@ -342,7 +342,7 @@ func TestOneEgressWholeAnotherCut(t *testing.T) {
 				s.Chunks != uint64(len(chunks)) || s.Segmented != 0 {
 				t.Errorf("c: %+v", s)
 			}
-			if s := none.Stats(); s.TxOffered != 1 || s.Segmented != 1 || s.Segments != 277 ||
+			if s := none.Stats(); s.TxOffered != 1 || s.Segmented != 1 || s.Segments != 278 ||
 				s.Resegmented != 0 {
 				t.Errorf("d: %+v", s)
 			}
@@ -458,7 +458,7 @@ func TestPolicies(t *testing.T) {
 	if n := longest(segments); n != tcp4Headers+mss {
 		t.Errorf("the longest segment has %d bytes", n)
 	}
-	if s := b.Stats(); s.Segmented != 1 || s.Segments != 277 {
+	if s := b.Stats(); s.Segmented != 1 || s.Segments != 278 {
 		t.Errorf("b: %+v", s)
 	}
 	same(t, qc.taken(), f)
@@ -602,6 +602,28 @@ func portNames(ports []*Port) (names []string) {
 		names = append(names, p.Name())
 	}
 	return names
+}
+
+// What a port's MTU is says nothing of the frames that come from it: a user may have set
+// it below that of the sender behind it.
+func TestSegmentsAboveTheMTUOfTheirIngress(t *testing.T) {
+	const headers, timestamps = vnet.IPv4Len + vnet.TCPLen, 12
+	l := newLab(t)
+	_, qa := l.port("a", limited(func(l *vnet.Limits) { l.MTU = 1400 }))
+	b, qb := l.port("b", limited(func(l *vnet.Limits) { l.MTU = 1450 }))
+	spec := func(segment int) vnettest.Spec {
+		return with(tcp4(60000), func(s *vnettest.Spec) {
+			s.GSOSize, s.TCPOptions = segment-headers-timestamps, vnettest.Timestamps
+		})
+	}
+	fits := frame(spec(1450), host1, host2)
+	qa.inject(fits)
+	same(t, qb.taken(), fits)
+	for _, segment := range []int{1451, 1462, 1474, 1475} {
+		qa.inject(frame(spec(segment), host1, host2))
+	}
+	same(t, qb.taken())
+	wantEgress(t, b, vnet.DropOverMTU, 4)
 }
 
 func TestReadErrors(t *testing.T) {

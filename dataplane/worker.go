@@ -202,9 +202,6 @@ func (w *worker) flood(s *subject) {
 	w.tally.copies += uint64(copies - 1)
 }
 
-// fromMTU is the MTU of the port that frames come from.
-func (w *worker) fromMTU() int { return w.egresses[w.in.id].view.limits.MTU }
-
 // touch notes that this batch writes to e.
 func (w *worker) touch(e *egress) {
 	if !e.touched {
@@ -215,7 +212,7 @@ func (w *worker) touch(e *egress) {
 
 // offer decides what becomes of the frame at e and does it.
 func (w *worker) offer(e *egress, s *subject) {
-	d := decide(s, w.fromMTU(), &e.view.limits, e.view.oversize)
+	d := decide(s, &e.view.limits, e.view.oversize)
 	if d.outcome == drop && d.drop.Ingress() {
 		w.tally.drops[d.drop]++
 		return
