@@ -119,8 +119,8 @@ type Switch struct {
 	began  time.Time
 	events chan Event
 
-	// changing is held for the whole of Attach, Detach and Remove, so that none of
-	// them overlooks a worker that another is just stopping. It is taken before mu.
+	// changing is held for the whole of Attach, Detach, Remove and SetUp, so that none
+	// of them overlooks a worker that another is just stopping. It is taken before mu.
 	changing sync.Mutex
 
 	mu    sync.Mutex
@@ -322,20 +322,28 @@ func (p *Port) SetLimits(l vnet.Limits) {
 	}
 }
 
-// SetUp brings the port up or down. A port that is down is sent nothing, and the
-// addresses behind it are forgotten.
+// SetUp brings the port up or down. A port that is down is sent nothing, the addresses
+// behind it are forgotten, and none is learnt there. What it had received is forwarded.
 func (p *Port) SetUp(up bool) {
-	p.sw.mu.Lock()
-	defer p.sw.mu.Unlock()
+	s := p.sw
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	p.lost.Store(lostNot)
-	if p.up == up {
+	s.mu.Lock()
+	changed := p.up != up
+	if changed {
+		p.up = up
+		s.publish()
+	}
+	workers := p.workers
+	s.mu.Unlock()
+	if !changed || up {
 		return
 	}
-	p.up = up
-	p.sw.publish()
-	if !up {
-		p.sw.fdb.Forget(p.id)
+	for _, w := range workers {
+		w.quiesce() // from its next batch on it learns nothing
 	}
+	s.fdb.Forget(p.id)
 }
 
 // Name is the port's name.

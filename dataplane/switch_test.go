@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -195,6 +196,62 @@ func TestHostIsForgottenAfterSilence(t *testing.T) {
 	l.advance(301)
 	qa.inject(f)
 	same(t, qc.taken(), f)
+}
+
+// What a port had received before it went down goes on, but its sender may be behind
+// another port by now: it is not looked for where it was.
+func TestNothingIsLearntBehindAPortThatIsDown(t *testing.T) {
+	l := newLab(t)
+	_, qa := l.port("a", bigLimits())
+	b, qb := l.port("b", bigLimits())
+	_, qc := l.port("c", bigLimits())
+	hello(qb, host2, qa, qc)
+	b.SetUp(false)
+	late, f := small(host2, broadcast), small(host1, host2)
+	qb.inject(late)
+	same(t, qa.taken(), late)
+	same(t, qc.taken(), late)
+	qa.inject(f)
+	same(t, qc.taken(), f)
+	wantEgress(t, b)
+
+	hello(qc, host2, qa) // it has moved
+	qb.inject(late)
+	same(t, qc.taken(), late)
+	qa.inject(f)
+	same(t, qc.taken(), f)
+
+	b.SetUp(true)
+	hello(qb, host2, qa, qc) // and back
+	qa.inject(f)
+	same(t, qb.taken(), f)
+	same(t, qc.taken())
+}
+
+// A batch that is under way as the port goes down leaves no address behind.
+func TestDownWaitsForTheBatchUnderWay(t *testing.T) {
+	l := newLab(t)
+	_, qa := l.port("a", bigLimits())
+	b, qb := l.port("b", bigLimits())
+	writing, write := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	qa.refuse(func(*vnet.Frame) vnet.Refusal {
+		once.Do(func() { close(writing); <-write })
+		return vnet.Accepted
+	})
+	big := frame(tcp4(300000), host2, broadcast)
+	var wg sync.WaitGroup
+	wg.Go(func() { qb.inject(big, big, small(host3, broadcast)) }) // it writes after the second
+	<-writing
+	wg.Go(func() { b.SetUp(false) })
+	for b.Up() {
+		runtime.Gosched()
+	}
+	close(write)
+	wg.Wait()
+	if n := l.fdb.Len(); n != 0 {
+		t.Errorf("%d addresses behind a port that is down", n)
+	}
 }
 
 func TestVLANsLearnApart(t *testing.T) {
@@ -517,9 +574,7 @@ func TestPortDownIsSentNothing(t *testing.T) {
 	same(t, qb.taken())
 	same(t, qc.taken(), f)
 
-	qb.inject(small(host2, host3)) // read before the device went down
-	qa.taken()
-	qc.taken()
+	l.fdb.Learn(0, host2, b.id, 0) // as a batch that is under way just then finds it
 	qa.inject(f, frame(tcp4(400000), host1, host2))
 	same(t, qb.taken())
 	same(t, qc.taken())

@@ -163,7 +163,9 @@ func (w *worker) forward(f *vnet.Frame) {
 		return
 	}
 	vid := s.l2.VID()
-	w.sw.fdb.Learn(vid, s.l2.Src, w.in.id, w.now)
+	if w.egresses[w.in.id].view.up {
+		w.sw.fdb.Learn(vid, s.l2.Src, w.in.id, w.now)
+	}
 	if !s.l2.Dst.Group() {
 		if id, ok := w.sw.fdb.Lookup(vid, s.l2.Dst, w.now); ok {
 			w.unicast(s, id)
