@@ -32,7 +32,8 @@ func TestHangUpEndsIt(t *testing.T) {
 		t.Errorf("left\n%sof\n%s", after, before)
 	}
 
-	s = launchUnder(t, b.sw, []string{"nohup"}, netnstest.Binary(t), t.TempDir(), "a=packet:vA")
+	nohup := []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}
+	s = launchUnder(t, b.sw, nohup, netnstest.Binary(t), t.TempDir(), "a=packet:vA")
 	s.until("ready", func() bool { return s.out.String() == "ready\n" })
 	if err := unix.Kill(s.PID(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
