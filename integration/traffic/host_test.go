@@ -3,8 +3,10 @@ package traffic
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/integration/netns"
+	"sluice/integration/netns/netnstest"
 )
 
 // hostAddress is one that the switch's namespace has, on a netdev of its own: under
@@ -132,6 +134,30 @@ func TestHostStackIsFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHideFailsLater: without the privilege to keep frames from the host, a port that
+// needed none at first comes back, with a warning, and without a storm of attempts.
+func TestHideFailsLater(t *testing.T) {
+	if !since(6, 6) {
+		t.Skip("tcx came with Linux 6.6")
+	}
+	b := newBed(t)
+	b.built()
+	const veth = "ip link add vX type veth peer name far; ip link set far up; ip link set vX up"
+	shell(t, b.sw, veth+"; ip addr add 192.0.2.1/24 dev vX")
+	s := launchUnder(t, b.sw, []string{"setpriv", "--bounding-set", "-bpf,-sys_admin",
+		"--inh-caps", "-bpf,-sys_admin"}, netnstest.Binary(t), t.TempDir(), "x=packet:vX")
+	s.until("ready", func() bool { return s.out.String() == "ready\n" })
+	shell(t, b.sw, "ip link del vX; "+veth)
+	s.says(2, "port=x", "port is up")
+	s.says(1, "port=x", "CAP_BPF")
+	notBusy(t, s, "without the privilege")
+	time.Sleep(time.Second) // looks at it again
+	if n := s.lines("port=x"); n > 6 {
+		t.Errorf("%d lines:\n%s", n, s.logged("port=x"))
+	}
+	s.stop()
 }
 
 // TestKilledSwitchLeavesTheHostAlone: what keeps frames from the host's stack, and

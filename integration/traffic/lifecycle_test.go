@@ -252,6 +252,27 @@ func TestNamesakeOfATap(t *testing.T) {
 	}
 }
 
+// TestNamesakeThatIsNoTap: it takes the name of a tap that Sluice made and somebody moved
+// away, but not its place; the tap lives on, and is under the port again when it is back.
+func TestNamesakeThatIsNoTap(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	away := b.Namespace("away")
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "x=tap:tX")
+	must(t, b.sw, "ip", "link", "set", "tX", "netns", away.Name)
+	s.says(1, "port=x", "in another namespace")
+	must(t, b.sw, "ip", "link", "add", "tX", "type", "veth", "peer", "name", "tY")
+	s.says(1, "port=x", "no TAP")
+	if _, err := away.Link("tX"); err != nil {
+		t.Fatalf("the tap is gone: %v", err)
+	}
+	must(t, b.sw, "ip", "link", "del", "tX")
+	must(t, away, "ip", "link", "set", "tX", "netns", b.sw.Name)
+	must(t, b.sw, "ip", "link", "set", "tX", "up")
+	s.says(2, "port=x", "port is up")
+}
+
 // TestOwnDevicesAreRemovedAlsoAfterAMove: what Sluice made and somebody moved away
 // and back is still its own.
 func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {

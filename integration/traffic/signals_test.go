@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,49 +101,4 @@ func TestFailedStartWritesNoSummary(t *testing.T) {
 	if text, err := os.ReadFile(old); string(text) != "old" {
 		t.Errorf("the summary of before is %q, %v", text, err)
 	}
-}
-
-// TestNamesakeThatIsNoTap: it takes the name of a tap that Sluice made and somebody moved
-// away, but not its place; the tap lives on, and is under the port again when it is back.
-func TestNamesakeThatIsNoTap(t *testing.T) {
-	b := newBed(t)
-	b.cabled("a", netns.Link{})
-	away := b.Namespace("away")
-	b.built()
-	s := run(t, b.sw, "a=packet:vA", "x=tap:tX")
-	must(t, b.sw, "ip", "link", "set", "tX", "netns", away.Name)
-	s.says(1, "port=x", "in another namespace")
-	must(t, b.sw, "ip", "link", "add", "tX", "type", "veth", "peer", "name", "tY")
-	s.says(1, "port=x", "no TAP")
-	if _, err := away.Link("tX"); err != nil {
-		t.Fatalf("the tap is gone: %v", err)
-	}
-	must(t, b.sw, "ip", "link", "del", "tX")
-	must(t, away, "ip", "link", "set", "tX", "netns", b.sw.Name)
-	must(t, b.sw, "ip", "link", "set", "tX", "up")
-	s.says(2, "port=x", "port is up")
-}
-
-// TestHideFailsLater: without the privilege to keep frames from the host, a port that
-// needed none at first comes back, with a warning, and without a storm of attempts.
-func TestHideFailsLater(t *testing.T) {
-	if !since(6, 6) {
-		t.Skip("tcx came with Linux 6.6")
-	}
-	b := newBed(t)
-	b.built()
-	const veth = "ip link add vX type veth peer name far; ip link set far up; ip link set vX up"
-	shell(t, b.sw, veth+"; ip addr add 192.0.2.1/24 dev vX")
-	s := launchUnder(t, b.sw, []string{"setpriv", "--bounding-set", "-bpf,-sys_admin",
-		"--inh-caps", "-bpf,-sys_admin"}, netnstest.Binary(t), t.TempDir(), "x=packet:vX")
-	s.until("ready", func() bool { return s.out.String() == "ready\n" })
-	shell(t, b.sw, "ip link del vX; "+veth)
-	s.says(2, "port=x", "port is up")
-	s.says(1, "port=x", "CAP_BPF")
-	notBusy(t, s, "without the privilege")
-	time.Sleep(time.Second) // looks at it again
-	if n := s.lines("port=x"); n > 6 {
-		t.Errorf("%d lines:\n%s", n, s.logged("port=x"))
-	}
-	s.stop()
 }
