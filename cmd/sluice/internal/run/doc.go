@@ -6,10 +6,10 @@
 //
 // Every port has one function, follow, that looks at the device and makes the port
 // agree with it: attach what has appeared, release what is gone, set up or down,
-// pass on new limits. It is called at start, whenever netlink or a worker says that
-// something happened, and once a second, since changes of sizes make no netlink
-// event. It asks what is, and never what happened; so events may come late, twice,
-// or not at all.
+// pass on new limits, leave the host's own stack what it has a use for. It is called at
+// start, whenever netlink or a worker says that something happened, and once a second,
+// since changes of sizes and addresses make no event that is listened for. It asks what
+// is, and never what happened; so events may come late, twice, or not at all.
 //
 // # Ownership
 //
