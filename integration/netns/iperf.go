@@ -34,7 +34,7 @@ type Load struct {
 // IperfResult is what one TCP stream of iperf3 reached.
 type IperfResult struct {
 	Gbits       float64 // Gbit/s of payload that the receiver counted
-	Bytes       int64   // payload that the receiver counted
+	Bytes       int64   // payload that the receiver read; not all, if Load.Bytes is set
 	Retransmits int     // segments that the sender sent again
 }
 
