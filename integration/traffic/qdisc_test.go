@@ -28,7 +28,7 @@ func TestQueueingDisciplineWithoutRoom(t *testing.T) {
 			t.Errorf("arrived: %v", lengths(got))
 		}
 		// Halves, and chunks of each.
-		if p := s.port("b"); p.TX.Retried != 3 || p.TX.Chunks != 8 || len(dropped(p, "no_egress")) != 0 {
+		if p := s.port("b"); p.TX.Retried != 3 || p.TX.Chunks != 8 || len(dropped(p)) != 0 {
 			t.Errorf("%+v, drops %v", p.TX, p.Drops)
 		}
 	}
@@ -45,7 +45,7 @@ func TestQueueingDisciplineWithoutRoom(t *testing.T) {
 		}
 	}
 	p := s.port("b")
-	if n := p.Drops.Egress["full"]; n < 3 || len(dropped(p, "no_egress", "full")) != 0 {
+	if n := p.Drops.Egress["full"]; n < 3 || len(dropped(p, "full")) != 0 {
 		t.Errorf("drops %v", p.Drops)
 	}
 	// Whole, a half, and one chunk are tried.
@@ -74,7 +74,7 @@ func TestTrafficThroughAShaper(t *testing.T) {
 	}
 	b.exchange(x, y, 1<<20)
 	p := s.port("b")
-	if len(dropped(p, "no_egress", "full")) > 0 || p.Drops.Egress["full"] == 0 {
+	if len(dropped(p, "full")) > 0 || p.Drops.Egress["full"] == 0 {
 		t.Errorf("drops %v", p.Drops)
 	}
 }

@@ -65,7 +65,7 @@ func TestTagsSurvive(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"b", "c"} {
-		if d := dropped(s.port(name), "no_egress"); len(d) > 0 {
+		if d := dropped(s.port(name)); len(d) > 0 {
 			t.Errorf("port %s: drops %v", name, d)
 		}
 	}
