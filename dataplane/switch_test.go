@@ -820,6 +820,9 @@ func traffic(q *fakeQueue, stop, gone <-chan struct{}, frames ...vnet.Frame) (se
 		case <-gone:
 			return sent
 		}
+		// A sender and a worker on its own thread wake each other, and would keep the
+		// processor from goroutines that wait for it, for seconds.
+		runtime.Gosched()
 	}
 }
 
@@ -891,7 +894,7 @@ func TestConcurrentDetaches(t *testing.T) {
 	stop := make(chan struct{})
 	var bystander sync.WaitGroup
 	bystander.Go(func() { traffic(qa, stop, nil, frame(tcp4(60000), host1, broadcast)) })
-	for range 3 {
+	for range 50 {
 		var changes, feeders sync.WaitGroup
 		for i := range 3 {
 			p, q := l.port(fmt.Sprintf("p%d", i), withSize(20000))
