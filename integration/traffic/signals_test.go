@@ -3,6 +3,7 @@ package traffic
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +21,11 @@ func TestHangUpEndsIt(t *testing.T) {
 	b.cabled("a", netns.Link{})
 	b.built()
 	before := netdevs(t, b.sw)
+	// A signal that is caught is not ignored in a child, even where this test runs under
+	// nohup itself.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, unix.SIGHUP)
+	defer signal.Stop(caught)
 	s := run(t, b.sw, "a=packet:vA,gso_max_size=200000", "m=macvtap:m0,lower=vA")
 	if err := unix.Kill(s.PID(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
