@@ -23,6 +23,13 @@ const (
 	// the steady state free of writes to shared memory.
 	refresh Tick = 10
 
+	// An address flaps that goes from port to port flapMoves times within flapTime. A
+	// host that was moved, or whose bond failed over, does so once or twice.
+	flapMoves      = 5
+	flapTime  Tick = 60
+	// flapMost is how many addresses' moves are counted at once.
+	flapMost = 64
+
 	bucketWays = 8
 	fdbBuckets = 1024 // 8192 addresses in all
 )
@@ -35,6 +42,7 @@ type FDB struct {
 	seed    uint64
 	buckets [fdbBuckets]bucket
 	mu      sync.Mutex // serialises writers
+	flaps   flaps      // guarded by mu
 }
 
 // bucket is two cache lines. A key is changed only through 0, so that a reader who
@@ -44,7 +52,16 @@ type bucket struct {
 	vals [bucketWays]atomic.Uint64 // tick<<16 | port
 }
 
-func newFDB() *FDB { return &FDB{seed: rand.Uint64() | 1} }
+// flaps is how often addresses moved within the current flapTime.
+type flaps struct {
+	ends  Tick           // exclusive
+	moves map[uint64]int // by key
+	told  bool
+}
+
+func newFDB() *FDB {
+	return &FDB{seed: rand.Uint64() | 1, flaps: flaps{moves: make(map[uint64]int, flapMost)}}
+}
 
 // age is how long before now the entry with value val was written. It is 0 for an
 // entry that another worker, whose batch began later, has written since now.
@@ -81,24 +98,28 @@ func (t *FDB) Lookup(vid uint16, mac vnet.MAC, now Tick) (PortID, bool) {
 	return 0, false
 }
 
-// Learn notes that mac was heard on p. In the steady state it only reads.
-func (t *FDB) Learn(vid uint16, mac vnet.MAC, p PortID, now Tick) {
+// Learn notes that mac was heard on p. In the steady state it only reads. It reports
+// whether the address flaps, and from which port it came: two hosts have the address, or
+// there is a loop. At most one address is reported in flapTime.
+func (t *FDB) Learn(vid uint16, mac vnet.MAC, p PortID, now Tick) (from PortID, flaps bool) {
 	key := fdbKey(vid, mac)
 	b := t.bucket(key)
 	for i := range b.keys {
 		if b.keys[i].Load() == key {
 			v := b.vals[i].Load()
 			if PortID(v) == p && age(v, now) < refresh {
-				return
+				return 0, false
 			}
 			break
 		}
 	}
-	t.learnSlow(b, key, p, now)
+	return t.learnSlow(b, key, p, now)
 }
 
 // learnSlow takes in a new, a moved or an old entry.
-func (t *FDB) learnSlow(b *bucket, key uint64, p PortID, now Tick) {
+func (t *FDB) learnSlow(
+	b *bucket, key uint64, p PortID, now Tick,
+) (from PortID, flaps bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	val := uint64(now)<<16 | uint64(p)
@@ -106,18 +127,36 @@ func (t *FDB) learnSlow(b *bucket, key uint64, p PortID, now Tick) {
 	for i := range b.keys {
 		switch k := b.keys[i].Load(); {
 		case k == key:
-			b.vals[i].Store(val)
-			return
+			was := b.vals[i].Swap(val)
+			from = PortID(was)
+			return from, from != p && age(was, now) <= ageing && t.flaps.moved(key, now)
 		case free < 0 && (k == 0 || age(b.vals[i].Load(), now) > ageing):
 			free = i
 		}
 	}
-	if free < 0 {
-		return
+	if free >= 0 {
+		b.keys[free].Store(0)
+		b.vals[free].Store(val)
+		b.keys[free].Store(key)
 	}
-	b.keys[free].Store(0)
-	b.vals[free].Store(val)
-	b.keys[free].Store(key)
+	return 0, false
+}
+
+// moved counts a move, and reports whether it is the one to tell of.
+func (f *flaps) moved(key uint64, now Tick) bool {
+	if now >= f.ends {
+		clear(f.moves)
+		f.ends, f.told = now+flapTime, false
+	}
+	if _, known := f.moves[key]; !known && len(f.moves) == flapMost {
+		return false
+	}
+	f.moves[key]++
+	if f.told || f.moves[key] < flapMoves {
+		return false
+	}
+	f.told = true
+	return true
 }
 
 // Forget removes every address behind p.

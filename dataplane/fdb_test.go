@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,16 +20,16 @@ func wantPort(t *testing.T, fdb *FDB, vid uint16, mac vnet.MAC, now Tick, p Port
 	t.Helper()
 	got, ok := fdb.Lookup(vid, mac, now)
 	if !ok || got != p {
-		t.Errorf("lookup of %012x in VLAN %d at %d: port %d, %v; want port %d",
-			uint64(mac), vid, now, got, ok, p)
+		t.Errorf("lookup of %v in VLAN %d at %d: port %d, %v; want port %d",
+			mac, vid, now, got, ok, p)
 	}
 }
 
 func wantUnknown(t *testing.T, fdb *FDB, vid uint16, mac vnet.MAC, now Tick) {
 	t.Helper()
 	if got, ok := fdb.Lookup(vid, mac, now); ok {
-		t.Errorf("lookup of %012x in VLAN %d at %d: port %d; want unknown",
-			uint64(mac), vid, now, got)
+		t.Errorf("lookup of %v in VLAN %d at %d: port %d; want unknown",
+			mac, vid, now, got)
 	}
 }
 
@@ -106,7 +107,7 @@ func value(t *testing.T, fdb *FDB, mac vnet.MAC) uint64 {
 			return b.vals[i].Load()
 		}
 	}
-	t.Fatalf("%012x is unknown", uint64(mac))
+	t.Fatalf("%v is unknown", mac)
 	return 0
 }
 
@@ -187,6 +188,73 @@ func TestFDBForgetsOnePort(t *testing.T) {
 	wantUnknown(t, fdb, 0, macA, 0)
 	wantUnknown(t, fdb, 5, macA, 0)
 	wantPort(t, fdb, 0, macB, 0, 2)
+}
+
+// bounce lets mac be heard on each of the ports in turn, and returns the places in ports
+// at which it was told to flap.
+func bounce(fdb *FDB, mac vnet.MAC, now Tick, ports ...PortID) (told []int) {
+	for i, p := range ports {
+		from, flaps := fdb.Learn(0, mac, p, now)
+		if flaps && from == ports[i-1] {
+			told = append(told, i)
+		}
+	}
+	return told
+}
+
+func TestFDBTellsWhatFlaps(t *testing.T) {
+	twice := []PortID{1, 2, 1} // a bond that fails over and back
+	five := []PortID{1, 2, 1, 2, 1, 2}
+	for _, c := range []struct {
+		name string
+		told func(*FDB) []int
+		want []int
+	}{
+		{"two moves", func(fdb *FDB) []int { return bounce(fdb, macA, 0, twice...) }, nil},
+		{"five moves", func(fdb *FDB) []int { return bounce(fdb, macA, 0, five...) }, []int{5}},
+		{"no moves", func(fdb *FDB) []int {
+			return bounce(fdb, macA, 0, 1, 1, 1, 1, 1, 1, 1)
+		}, nil},
+		{"no more within the time", func(fdb *FDB) []int {
+			bounce(fdb, macA, 0, five...)
+			return append(bounce(fdb, macA, flapTime-1, five...), bounce(fdb, macB, flapTime-1, five...)...)
+		}, nil},
+		{"again after it", func(fdb *FDB) []int {
+			bounce(fdb, macA, 0, five...)
+			return bounce(fdb, macA, flapTime, five...) // the first is a move, too
+		}, []int{4}},
+		{"few in each time", func(fdb *FDB) (told []int) {
+			for now := range 4 * flapTime {
+				if now%(flapTime/2) == 0 {
+					told = append(told, bounce(fdb, macA, now, twice...)...)
+				}
+			}
+			return told
+		}, nil},
+		{"an aged entry does not move", func(fdb *FDB) (told []int) {
+			for i := range Tick(20) {
+				told = append(told, bounce(fdb, macA, i*(ageing+1), PortID(i%2))...)
+			}
+			return told
+		}, nil},
+		{"a port that was forgotten", func(fdb *FDB) (told []int) {
+			for i := range PortID(20) {
+				told = append(told, bounce(fdb, macA, 0, i%2)...)
+				fdb.Forget(i % 2)
+			}
+			return told
+		}, nil},
+		{"beside as many as are counted", func(fdb *FDB) []int {
+			for i := range vnet.MAC(flapMost) {
+				bounce(fdb, macB+i, 0, twice...)
+			}
+			return append(bounce(fdb, macA, 0, five...), bounce(fdb, macB, 0, five...)...)
+		}, []int{3}},
+	} {
+		if got := c.told(newFDB()); !slices.Equal(got, c.want) {
+			t.Errorf("%s: told at %v, want %v", c.name, got, c.want)
+		}
+	}
 }
 
 // Port p learns only addresses that are p modulo ports, so that whatever is found

@@ -80,6 +80,7 @@ const (
 	EventLatched                  // the kernel refuses a GSO type; told once per port and type
 	EventLearnt                   // the port takes shorter writes than its limits say
 	EventFailed                   // a write failed with an errno that means nothing known; told once
+	EventFlaps                    // a MAC address is heard on two ports in turn; told of one a minute
 )
 
 // Event is something a worker noticed that wants an operator's or a supervisor's
@@ -93,6 +94,11 @@ type Event struct {
 	GSO   vnet.GSO // EventLatched
 	Size  int      // EventLearnt: the greatest write
 	Err   error    // EventGone, EventFailed: what the read or the write answered
+
+	// EventFlaps: the address was heard on Other, and then on Port again.
+	MAC   vnet.MAC
+	VID   uint16
+	Other *Port
 }
 
 // view is what workers know of a port. It is immutable.

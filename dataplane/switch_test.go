@@ -183,6 +183,31 @@ func TestHostMoves(t *testing.T) {
 	same(t, qc.taken(), f)
 }
 
+// TestFlappingAddressIsTold, once, and what flaps is forwarded as before.
+func TestFlappingAddressIsTold(t *testing.T) {
+	l := newLab(t)
+	a, qa := l.port("a", bigLimits())
+	b, qb := l.port("b", bigLimits())
+	_, qc := l.port("c", bigLimits())
+	tagged := frame(with(plain(tcp4(10)), func(s *vnettest.Spec) {
+		s.Csum, s.Tags = vnettest.Full, []uint16{0x6064}
+	}), host1, broadcast)
+	for range 10 {
+		qa.inject(tagged)
+		qb.inject(tagged)
+	}
+	want := Event{
+		Port: b, Kind: EventFlaps, Queue: qb, MAC: host1, VID: 0x64, Other: a,
+	}
+	if e := l.event(); e != want {
+		t.Errorf("%+v, want %+v", e, want)
+	}
+	l.noEvent()
+	if n := len(qc.taken()); n != 20 {
+		t.Errorf("%d frames arrived, want 20", n)
+	}
+}
+
 func TestHostIsForgottenAfterSilence(t *testing.T) {
 	l := newLab(t)
 	_, qa := l.port("a", bigLimits())

@@ -164,7 +164,9 @@ func (w *worker) forward(f *vnet.Frame) {
 	}
 	vid := s.l2.VID()
 	if w.egresses[w.in.id].view.up {
-		w.sw.fdb.Learn(vid, s.l2.Src, w.in.id, w.now)
+		if from, flaps := w.sw.fdb.Learn(vid, s.l2.Src, w.in.id, w.now); flaps {
+			w.flap(vid, s.l2.Src, from)
+		}
 	}
 	if !s.l2.Dst.Group() {
 		if id, ok := w.sw.fdb.Lookup(vid, s.l2.Dst, w.now); ok {
@@ -173,6 +175,16 @@ func (w *worker) forward(f *vnet.Frame) {
 		}
 	}
 	w.flood(s)
+}
+
+// flap tells that mac is heard on this port and on another in turn.
+func (w *worker) flap(vid uint16, mac vnet.MAC, from PortID) {
+	if int(from) >= len(w.egresses) || w.egresses[from].view == nil {
+		return // the port has just been removed
+	}
+	w.sw.tell(Event{
+		Port: w.in, Kind: EventFlaps, Queue: w.q, MAC: mac, VID: vid, Other: w.egresses[from].view.port,
+	})
 }
 
 func (w *worker) unicast(s *subject, id PortID) {

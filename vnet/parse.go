@@ -1,6 +1,9 @@
 package vnet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"net"
+)
 
 // Fixed header lengths.
 const (
@@ -38,6 +41,11 @@ const (
 // MAC is a 48-bit address in the low bits of a word: one compare, one hash, no
 // allocation.
 type MAC uint64
+
+// String is the address as iproute2 prints it: 02:00:5e:10:00:01.
+func (m MAC) String() string {
+	return net.HardwareAddr(binary.BigEndian.AppendUint64(nil, uint64(m))[2:]).String()
+}
 
 // Group reports whether the address is a group address, broadcast included.
 func (m MAC) Group() bool { return m>>40&1 != 0 }

@@ -60,8 +60,11 @@ func TestMAC(t *testing.T) {
 		0:              {false, false},
 	} {
 		if mac.Group() != c.group || mac.Reserved() != c.reserved {
-			t.Errorf("%012x: group %v, reserved %v", uint64(mac), mac.Group(), mac.Reserved())
+			t.Errorf("%v: group %v, reserved %v", mac, mac.Group(), mac.Reserved())
 		}
+	}
+	if s := vnet.MAC(0x02005e10000f).String(); s != "02:00:5e:10:00:0f" {
+		t.Error(s)
 	}
 }
 

@@ -375,6 +375,27 @@ func TestT06StallIsCounted(t *testing.T) {
 	}
 }
 
+// TestTwoHostsOfOneMACAreTold: the log names the address.
+func TestTwoHostsOfOneMACAreTold(t *testing.T) {
+	b, x, y := pair(t, netns.Link{}, netns.Link{})
+	const mac = "52:54:00:12:34:56" // of each QEMU guest that is not given one
+	for _, h := range []*host{x, y} {
+		must(t, h.Namespace, "ip", "link", "set", "eth0", "address", mac)
+		h.Sysctl("net.ipv4.neigh.eth0.retrans_time_ms", "50")
+		h.Sysctl("net.ipv4.neigh.eth0.mcast_solicit", "20")
+	}
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
+	out, _ := x.Run(deadline(t, patience), "busybox", "ping", "-c", "3", "-W", "1", y.v4)
+	if !strings.Contains(string(out), " 0 packets received") {
+		t.Errorf("ping says %s", out)
+	}
+	s.says(1, "level=WARN", "mac="+mac, "port=", "other=")
+	if n := s.lines("level=WARN"); n != 1 {
+		t.Errorf("warnings:\n%s", s.logged("level=WARN"))
+	}
+}
+
 // TestVXLANHintMends: super-packets of a tunnel are dropped, since nobody here can cut
 // them, and what the warning says to type has their sender cut them.
 func TestVXLANHintMends(t *testing.T) {

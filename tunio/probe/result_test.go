@@ -56,7 +56,7 @@ func TestShapesAreWellFormed(t *testing.T) {
 		var l2 vnet.L2
 		var p vnet.Packet
 		if d := f.Check(&l2); d != vnet.Keep || f.Len() != c.shape.n || l2.Dst != 0x020000000001 {
-			t.Errorf("%s: %v, %d bytes to %012x", c.name, d, f.Len(), l2.Dst)
+			t.Errorf("%s: %v, %d bytes to %v", c.name, d, f.Len(), l2.Dst)
 		}
 		parse := vnet.Parse
 		if f.Hdr.GSO == vnet.GSONone {

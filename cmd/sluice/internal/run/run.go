@@ -170,6 +170,10 @@ func (r *runner) event(e dataplane.Event) {
 			p.log.Warn("the kernel takes no write as long as the limits say: cutting to less", "max_write", e.Size)
 		case dataplane.EventFailed:
 			p.failed(e.Err)
+		case dataplane.EventFlaps:
+			p.log.Warn("a MAC address comes in here and at another port in turn: two hosts have it "+
+				"(QEMU gives each guest the same one, but for mac=), or there is a loop",
+				"mac", e.MAC, "vlan", e.VID, "other", e.Other.Name())
 		}
 	}
 }
