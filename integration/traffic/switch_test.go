@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // sluice is a `sluice run` that need not become ready, and whose counters must obey the
 // laws of conservation.
