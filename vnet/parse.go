@@ -2,7 +2,7 @@ package vnet
 
 import (
 	"encoding/binary"
-	"net"
+	"fmt"
 )
 
 // Fixed header lengths.
@@ -44,7 +44,8 @@ type MAC uint64
 
 // String is the address as iproute2 prints it: 02:00:5e:10:00:01.
 func (m MAC) String() string {
-	return net.HardwareAddr(binary.BigEndian.AppendUint64(nil, uint64(m))[2:]).String()
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x",
+		byte(m>>40), byte(m>>32), byte(m>>24), byte(m>>16), byte(m>>8), byte(m))
 }
 
 // Group reports whether the address is a group address, broadcast included.
