@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,10 +107,10 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 		_, err := ns.Start(context.Background(), nil, "sleep", "1000")
 		dir, dirErr := netns.TempDir("left")
 		if err := errors.Join(err, dirErr); err != nil {
-			os.Stdout.WriteString("error " + err.Error() + "\n")
+			fmt.Println("error", err)
 			return
 		}
-		os.Stdout.WriteString("left /run/netns/" + ns.Name + " " + dir + "\n")
+		fmt.Printf("left %q %q\n", "/run/netns/"+ns.Name, dir)
 		select {}
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // no other process's sweep comes here
@@ -129,10 +130,9 @@ func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
 	defer kill()
 	need(t, out.(*os.File).SetReadDeadline(time.Now().Add(time.Minute)))
 	line, err := bufio.NewReader(out).ReadString('\n')
-	names, ok := strings.CutPrefix(strings.TrimSpace(line), "left ")
-	left := strings.Fields(names)
-	if !ok || len(left) != 2 {
-		t.Fatalf("the child says %q, %v", line, err)
+	left := make([]string, 2)
+	if _, scanErr := fmt.Sscanf(line, "left %q %q\n", &left[0], &left[1]); scanErr != nil {
+		t.Fatalf("the child says %q, %v", line, errors.Join(err, scanErr))
 	}
 	maker := filepath.Dir(left[1])
 	left = append(left, maker)

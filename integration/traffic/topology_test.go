@@ -473,15 +473,15 @@ func TestT08DHCP(t *testing.T) {
 				"--interface=eth0", "--dhcp-range=10.0.0.50,10.0.0.59,1h",
 				"--dhcp-leasefile="+filepath.Join(dir, "leases"))
 			netnstest.Need(t, err)
-			script, lease := filepath.Join(dir, "script"), filepath.Join(dir, "lease")
-			text := "#!/bin/sh\n[ \"$1\" != bound ] || echo $ip >" + lease + "\n"
+			script := filepath.Join(dir, "script")
+			text := "#!/bin/sh\n[ \"$1\" != bound ] || echo $ip >\"$0.lease\"\n"
 			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			out, err := client.Run(deadline(t, patience), "busybox", "udhcpc", "-i", "eth0",
 				"-f", "-n", "-q", "-s", script, "-t", "15", "-T", "1")
 			netnstest.Need(t, err)
-			got, err := os.ReadFile(lease)
+			got, err := os.ReadFile(script + ".lease")
 			if err != nil || !strings.HasPrefix(string(got), "10.0.0.5") {
 				t.Errorf("lease %q, %v\n%s", got, err, out)
 			}

@@ -11,9 +11,9 @@ import (
 // Where the archive cannot be reached a process finds that out once: it may take minutes.
 func TestListsAreTriedOnce(t *testing.T) {
 	bin, state := t.TempDir(), t.TempDir()
-	calls := filepath.Join(bin, "calls")
-	program := "#!/bin/sh\necho >> " + calls + "\necho nobody answers >&2\nexit 100\n"
-	if err := os.WriteFile(filepath.Join(bin, "apt-get"), []byte(program), 0o755); err != nil {
+	program := filepath.Join(bin, "apt-get")
+	text := "#!/bin/sh\necho >> \"$0.calls\"\necho nobody answers >&2\nexit 100\n"
+	if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
@@ -23,7 +23,7 @@ func TestListsAreTriedOnce(t *testing.T) {
 			t.Errorf("an archive that does not answer: %v", err)
 		}
 	}
-	if text, err := os.ReadFile(calls); len(text) != 1 {
+	if text, err := os.ReadFile(program + ".calls"); len(text) != 1 {
 		t.Errorf("apt-get was run %d times: %v", len(text), err)
 	}
 }
