@@ -51,8 +51,8 @@
 //
 // What workers share is an immutable snapshot behind an atomic pointer, and the
 // forwarding database, which they only read in the steady state. Counters have one
-// writer. Everything that changes the switch takes Switch.mu; Attach, Detach,
-// Remove and SetUp also wait for each other. Detach returns when every worker has passed a
+// writer. Everything that changes the switch takes Switch.mu; Attach, Detach, Remove,
+// SetUp and Halt also wait for each other. Detach returns when every worker has passed a
 // batch boundary or is parked in ReadBatch, so that nobody uses the port's
 // descriptors any more.
 //

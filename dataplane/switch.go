@@ -125,8 +125,8 @@ type Switch struct {
 	began  time.Time
 	events chan Event
 
-	// changing is held for the whole of Attach, Detach, Remove and SetUp, so that none
-	// of them overlooks a worker that another is just stopping. It is taken before mu.
+	// changing is held for the whole of Attach, Detach, Remove, SetUp and Halt, so that
+	// none of them overlooks a worker that another is just stopping. It is taken before mu.
 	changing sync.Mutex
 
 	mu    sync.Mutex
@@ -409,6 +409,19 @@ func (s *Switch) advance(now Tick) {
 	}
 	if ended {
 		s.publish()
+	}
+}
+
+// Halt ends the forwarding: what was read is written, and nothing more is read. Ports
+// stay as they are, to be detached. When it returns no batch is in flight.
+func (s *Switch) Halt() {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	workers := s.workersLocked()
+	s.mu.Unlock()
+	for _, w := range workers {
+		w.stop()
 	}
 }
 

@@ -943,6 +943,39 @@ func TestConcurrentDetaches(t *testing.T) {
 	bystander.Wait()
 }
 
+// At the end no port goes before another: what was read is written.
+func TestHaltLosesNothing(t *testing.T) {
+	for range 20 {
+		l := newLab(t)
+		a, qa := l.port("a", bigLimits())
+		b, qb := l.port("b", bigLimits())
+		hello(qa, host1, qb)
+		hello(qb, host2, qa)
+		gone := make(chan struct{})
+		var senders sync.WaitGroup
+		senders.Go(func() { traffic(qa, nil, gone, small(host1, host2), small(host1, broadcast)) })
+		senders.Go(func() { traffic(qb, nil, gone, small(host2, host1), small(host2, broadcast)) })
+		for a.Stats().TxFrames < 5 || b.Stats().TxFrames < 5 {
+			runtime.Gosched()
+		}
+		l.Halt()
+		read := a.Stats().RxFrames
+		close(gone)
+		senders.Wait()
+		for _, p := range []*Port{a, b} {
+			wantIngress(t, p)
+			wantEgress(t, p)
+			if !p.Up() {
+				t.Errorf("port %s is down", p.Name())
+			}
+		}
+		l.conserved()
+		if n := a.Stats().RxFrames; n != read {
+			t.Errorf("%d frames were read afterwards", n-read)
+		}
+	}
+}
+
 // Random headers in front of random and half-right bytes: no worker stops, and a
 // good frame still passes.
 func TestHostileFramesStopNobody(t *testing.T) {

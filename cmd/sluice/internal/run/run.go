@@ -195,9 +195,7 @@ func (r *runner) quiesce() {
 	for _, p := range r.ports {
 		p.last = p.state()
 	}
-	for _, p := range r.ports {
-		p.sw.Detach()
-	}
+	r.sw.Halt()
 }
 
 // summary is the ports' last state, and their counters.
