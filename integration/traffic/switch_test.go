@@ -61,7 +61,8 @@ func launchUnder(
 	return s
 }
 
-// run starts `sluice run` and waits until it is ready. It ends with the test.
+// run starts `sluice run` and waits until it is ready and its log tells of every port. It
+// ends with the test.
 func run(t testing.TB, ns *netns.Namespace, ports ...string) *sluice {
 	t.Helper()
 	s := launch(t, ns, ports...)
@@ -79,6 +80,10 @@ func run(t testing.TB, ns *netns.Namespace, ports ...string) *sluice {
 		}
 		return s.out.String() == "ready\n"
 	})
+	for _, p := range ports {
+		name, _, _ := strings.Cut(p, "=")
+		s.says(1, "port is", "port="+name+" ")
+	}
 	return s
 }
 
