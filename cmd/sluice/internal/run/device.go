@@ -29,7 +29,7 @@ func (p *port) begin() (err error) {
 		if err := p.hide(facts); err != nil {
 			return err
 		}
-		err = p.attach(facts)
+		_, err = p.attach(facts)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	case p.spec.Kind == portspec.Tap:
@@ -147,17 +147,18 @@ func (p *port) adopt(queues []*tunio.Queue) (err error) {
 	return p.use(queues, facts)
 }
 
-// attach opens an existing device and puts it under the port.
-func (p *port) attach(f *link.Facts) (err error) {
+// attach opens an existing device and puts it under the port. It returns what then holds
+// of the netdev.
+func (p *port) attach(f *link.Facts) (_ *link.Facts, err error) {
 	if f.Name != p.spec.Device {
-		return fmt.Errorf("%s is an altname of %s: that is what the port's device has to be",
+		return nil, fmt.Errorf("%s is an altname of %s: that is what the port's device has to be",
 			p.spec.Device, f.Name)
 	}
 	if f, err = p.raise(f); err != nil {
-		return err
+		return nil, err
 	}
 	if p.parked {
-		return p.use(p.queues, f)
+		return f, p.use(p.queues, f)
 	}
 	var queues []*tunio.Queue
 	switch p.spec.Kind {
@@ -175,13 +176,21 @@ func (p *port) attach(f *link.Facts) (err error) {
 		queues, err = tunio.OpenMacvtap(p.spec.Device, p.spec.Queues)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := p.use(queues, f); err != nil {
+	// Who opens a TAP gives it its carrier.
+	now, err := p.ns.ns.Get(p.spec.Device)
+	if err == nil && now.Index != f.Index {
+		err = fmt.Errorf("%s was replaced while it was being opened", p.spec.Device)
+	}
+	if err == nil {
+		err = p.use(queues, now)
+	}
+	if err != nil {
 		closeQueues(queues)
-		return err
+		return nil, err
 	}
-	return nil
+	return now, nil
 }
 
 // use puts queues, opened on the netdev that f describes, under the port.

@@ -86,7 +86,7 @@ func (p *port) follow() {
 	}
 	p.hideAgain(f)
 	if p.queues == nil || p.parked {
-		if err := p.attach(f); err != nil {
+		if f, err = p.attach(f); err != nil {
 			p.unhide()
 			// A new device may still be in its maker's hands: `ip tuntap add` has it
 			// open for a moment.
