@@ -435,6 +435,11 @@ func TestVXLANHintMends(t *testing.T) {
 		return sum.Port("a").Drops.Ingress[drop] + sum.Port("b").Drops.Ingress[drop]
 	}
 	before := drops()
+	s.until("the last drop to be counted", func() bool {
+		was := before
+		before = drops()
+		return before == was
+	})
 	if err := b.swap(x, y, "10.1.0.2", 4<<20); err != nil {
 		t.Error(err)
 	}
