@@ -193,7 +193,7 @@ func TestTwoHosts(t *testing.T) {
 	}{
 		{name: "both take all", a: gso, b: gso, sizes: [2]int{65536, 65536},
 			mtu: [2]int{1500, 1500}},
-		{name: "b takes a quarter", a: gso, b: gso, sizes: [2]int{65536, 16384},
+		{name: "b takes an eighth", a: gso, b: gso, sizes: [2]int{65536, 8192},
 			mtu: [2]int{1500, 1500}, chunks: true},
 		{name: "b has no offload", a: gso, b: noneOfIt, sizes: [2]int{65536, 0},
 			mtu: [2]int{1500, 1500}, cut: true},
@@ -217,7 +217,8 @@ func TestTwoHosts(t *testing.T) {
 				}
 				n.Close() // the counters are final
 				in, out := n.ports[0].Stats(), n.ports[1].Stats()
-				if bool(c.a) && in.RxMaxFrame < 40000 {
+				// How great they become is for the scheduler to say.
+				if bool(c.a) && in.RxMaxFrame <= c.mtu[0]+vnet.EthLen {
 					t.Errorf("the greatest frame from a has %d bytes: no super-packets",
 						in.RxMaxFrame)
 				}
@@ -228,7 +229,10 @@ func TestTwoHosts(t *testing.T) {
 					t.Errorf("%d super-packets segmented for b", out.Segmented)
 				}
 				most := c.mtu[1] + vnet.EthLen
-				if c.sizes[1] > 0 {
+				switch {
+				case c.sizes[1] > in.RxMaxFrame: // whole
+					most = in.RxMaxFrame
+				case c.sizes[1] > 0:
 					most = c.sizes[1] - 1
 				}
 				if n := int(b.greatest.Load()); n > most || out.TxMaxFrame > most || n < most/2 {
@@ -249,7 +253,7 @@ func TestThreeHostsAtOnce(t *testing.T) {
 	n := newNetwork(t)
 	a, b, c := newHost(t, 0, 1500, gso), newHost(t, 1, 1500, gso), newHost(t, 2, 1500, noneOfIt)
 	n.attach(a, limits(1500, 65536))
-	n.attach(b, limits(1500, 32768))
+	n.attach(b, limits(1500, 8192))
 	n.attach(c, limits(1500, 0))
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
@@ -279,7 +283,7 @@ func TestThreeHostsAtOnce(t *testing.T) {
 				n.hosts[i].name)
 		}
 	}
-	if s := n.ports[1].Stats(); s.Resegmented == 0 || s.TxMaxFrame > 32767 {
+	if s := n.ports[1].Stats(); s.Resegmented == 0 || s.TxMaxFrame > 8191 {
 		t.Errorf("b: %+v", s)
 	}
 	if s := n.ports[2].Stats(); s.Segmented == 0 || s.TxMaxFrame > 1514 {
