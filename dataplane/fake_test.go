@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/summary"
+	"sluice/dataplane/summary"
 	"sluice/vnet"
 )
 

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"sluice/leaktest"
+	"sluice/integration/leaktest"
 )
 
 // TestMain fails the run if tests leave descriptors or goroutines behind.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sluice/leaktest"
+	"sluice/integration/leaktest"
 	"sluice/vnet"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"sluice/cmd/sluice/internal/portspec"
 	"sluice/cmd/sluice/internal/run"
-	"sluice/summary"
+	"sluice/dataplane/summary"
 )
 
 const runLong = `Switch frames between ports until SIGINT, SIGTERM or SIGHUP.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"sluice/dataplane"
-	"sluice/leaktest"
-	"sluice/summary"
+	"sluice/dataplane/summary"
+	"sluice/integration/leaktest"
 	"sluice/vnet"
 )
 

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"sluice/dataplane/summary"
 	"sluice/integration/guests/seen"
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
 	"sluice/integration/vm"
-	"sluice/summary"
 )
 
 const (

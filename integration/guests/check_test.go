@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/summary"
+	"sluice/dataplane/summary"
 )
 
 // lease has one guest get an address from another with DHCP. The client checks the UDP

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	"sluice/integration/leaktest"
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
-	"sluice/leaktest"
 )
 
 var full = flag.Bool("full", false, "run also the tests that boot guests for many minutes")

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"text/tabwriter"
 
+	"sluice/dataplane/summary"
 	"sluice/integration/guests/seen"
 	"sluice/integration/vm"
-	"sluice/summary"
 )
 
 // nic is which properties of QEMU's virtio-net-pci a guest has, by the words of factors.

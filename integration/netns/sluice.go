@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"sluice/summary"
+	"sluice/dataplane/summary"
 )
 
 const (

@@ -44,12 +44,12 @@ func TestLinesAreShort(t *testing.T) {
 // sections are what a package's documentation has to tell, where it applies: of
 // those that a frame crosses, all of it.
 var sections = map[string][]string{
-	"vnet":       {"Units", "Ownership", "Concurrency", "Trust"},
-	"offload":    {"Units", "Ownership", "Concurrency", "Trust"},
-	"dataplane":  {"Units", "Ownership", "Concurrency", "Trust"},
-	"tunio":      {"Units", "Ownership", "Concurrency", "Trust"},
-	"tunio/link": {"Units", "Ownership", "Concurrency"},
-	"summary":    {"Units"},
+	"vnet":              {"Units", "Ownership", "Concurrency", "Trust"},
+	"offload":           {"Units", "Ownership", "Concurrency", "Trust"},
+	"dataplane":         {"Units", "Ownership", "Concurrency", "Trust"},
+	"tunio":             {"Units", "Ownership", "Concurrency", "Trust"},
+	"tunio/link":        {"Units", "Ownership", "Concurrency"},
+	"dataplane/summary": {"Units"},
 }
 
 func TestEveryPackageIsDocumentedOnce(t *testing.T) {

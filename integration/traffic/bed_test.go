@@ -7,9 +7,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"sluice/dataplane/summary"
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
-	"sluice/summary"
 )
 
 // big is the gso_max_size of a sender of BIG TCP.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"sluice/integration/leaktest"
 	"sluice/integration/netns/netnstest"
-	"sluice/leaktest"
 )
 
 // TestMain fails the run if tests leave descriptors, netdevs or namespaces behind.

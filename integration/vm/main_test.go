@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sluice/leaktest"
+	"sluice/integration/leaktest"
 )
 
 // TestMain fails the run if tests leave processes or directories behind.

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/integration/leaktest"
 	"sluice/integration/netns"
-	"sluice/leaktest"
 )
 
 // TestMain fails the run if tests leave descriptors or goroutines behind.

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"sluice/leaktest"
+	"sluice/integration/leaktest"
 )
 
 func TestDoRunsInsideAndLeavesNoThreadThere(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"sluice/leaktest"
+	"sluice/integration/leaktest"
 	"sluice/tunio"
 	"sluice/vnet"
 )

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/dataplane/summary"
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
-	"sluice/summary"
 	"sluice/vnet"
 )
 

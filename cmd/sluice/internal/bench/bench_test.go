@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/summary"
+	"sluice/dataplane/summary"
 )
 
 func TestMedianAndVariation(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"sluice/summary"
+	"sluice/dataplane/summary"
 )
 
 // Sizes that tell a case from another, in bytes.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"sluice/dataplane/summary"
 	"sluice/integration/netns"
-	"sluice/summary"
 )
 
 // warmUp is sent before each measurement, untimed: it opens TCP's window, fills

@@ -1,7 +1,7 @@
 package run
 
 import (
-	"sluice/summary"
+	"sluice/dataplane/summary"
 	"sluice/vnet"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"sluice/cmd/sluice/internal/portspec"
 	"sluice/dataplane"
-	"sluice/summary"
+	"sluice/dataplane/summary"
 	"sluice/tunio/link"
 	"sluice/tunio/probe"
 	"sluice/vnet"
