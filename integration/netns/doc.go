@@ -13,9 +13,9 @@
 //	if err := lab.Err(); err != nil { ... }
 //	result, err := lab.Iperf(ctx, a, b, "10.0.0.2", netns.Load{Seconds: 3})
 //
-// Nothing outside the namespaces is changed. Names under /run/netns carry the
-// process id of their maker; they are visible to `ip netns exec` and to
-// `netns=` of a port.
+// Nothing outside the namespaces is changed, but that /run/netns becomes a shared
+// mount, as the first `ip netns add` makes it. Names in it carry the process id of
+// their maker; they are visible to `ip netns exec` and to `netns=` of a port.
 //
 // # Errors
 //

@@ -11,9 +11,6 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// runDir is where iproute2 keeps the names of namespaces.
-const runDir = "/run/netns"
-
 // labs counts the laboratories of this process, to keep their names apart.
 var labs atomic.Uint32
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 
-	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -158,17 +157,4 @@ func bury(dir string) {
 // tryLock takes the lock of a file unless another open file has it.
 func tryLock(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-}
-
-// removeName removes a namespace's name; it may be gone already.
-func removeName(name string) error {
-	err := vishns.DeleteNamed(name)
-	if err == nil || errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	// NewNamed may have stopped between making the file and mounting on it.
-	if os.Remove(filepath.Join(runDir, name)) == nil {
-		return nil
-	}
-	return fmt.Errorf("netns: remove %s: %w", name, err)
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -53,8 +52,11 @@ func (l *Lab) Namespace(name string) *Namespace {
 
 // open makes the namespace and the thread that lives in it.
 func (ns *Namespace) open() error {
+	if err := shareRunDir(); err != nil {
+		return err
+	}
 	jobs, made := make(chan func()), make(chan error)
-	go ns.live(jobs, made)
+	spawn(func() { ns.live(jobs, made) })
 	if err := <-made; err != nil {
 		return err
 	}
@@ -65,23 +67,8 @@ func (ns *Namespace) open() error {
 	})
 }
 
-// live makes the namespace on a thread of its own and then runs jobs there. The
-// thread is never unlocked: the runtime ends it with the goroutine, so no other
-// goroutine can find itself in the namespace.
+// live makes the namespace, on a thread of its own, and then runs jobs there.
 func (ns *Namespace) live(jobs <-chan func(), made chan<- error) {
-	runtime.LockOSThread()
-	if unix.Gettid() == unix.Getpid() {
-		// The main thread is never ended, and /proc/self shows its namespace. While
-		// this goroutine holds it, another one gets another thread.
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			ns.live(jobs, made)
-		}()
-		<-done
-		runtime.UnlockOSThread()
-		return
-	}
 	handle, err := vishns.NewNamed(ns.Name)
 	ns.handle = handle
 	made <- err

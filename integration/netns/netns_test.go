@@ -1,20 +1,16 @@
 package netns_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -98,123 +94,82 @@ func TestCloseEndsTheThreadsOfNamespaces(t *testing.T) {
 	}
 }
 
-// TestNextLabRemovesWhatAKilledProcessLeft runs itself as a child that builds a
-// laboratory and is killed.
 func TestNextLabRemovesWhatAKilledProcessLeft(t *testing.T) {
-	const role = "SLUICE_TEST_LEAVE"
-	if os.Getenv(role) != "" {
-		ns := netns.New("left").Namespace("a")
-		_, err := ns.Start(context.Background(), nil, "sleep", "1000")
-		dir, dirErr := netns.TempDir("left")
-		if err := errors.Join(err, dirErr); err != nil {
-			fmt.Println("error", err)
-			return
+	fresh(t, func(t *testing.T) {
+		lab := netnstest.New(t)
+		lab.Namespace("able")
+		netnstest.Need(t, lab.Err())
+		left, kill := startMaker(t)
+		netnstest.New(t)
+		for _, file := range left {
+			if _, err := os.Lstat(file); err != nil {
+				t.Errorf("the child lives, and has lost it: %v", err)
+			}
 		}
-		fmt.Printf("left %q %q\n", "/run/netns/"+ns.Name, dir)
-		select {}
-	}
-	t.Setenv("TMPDIR", t.TempDir()) // no other process's sweep comes here
-	lab := netnstest.New(t)
-	lab.Namespace("able")
-	netnstest.Need(t, lab.Err())
-	child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
-	child.Env = append(os.Environ(), role+"=1")
-	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := child.StdoutPipe()
-	need(t, err)
-	need(t, child.Start())
-	kill := sync.OnceFunc(func() {
-		child.Process.Kill()
-		child.Wait()
+		kill()
+		netnstest.New(t)
+		gone(t, left)
 	})
-	defer kill()
-	need(t, out.(*os.File).SetReadDeadline(time.Now().Add(time.Minute)))
-	line, err := bufio.NewReader(out).ReadString('\n')
-	left := make([]string, 2)
-	if _, scanErr := fmt.Sscanf(line, "left %q %q\n", &left[0], &left[1]); scanErr != nil {
-		t.Fatalf("the child says %q, %v", line, errors.Join(err, scanErr))
-	}
-	maker := filepath.Dir(left[1])
-	left = append(left, maker)
-	netnstest.New(t)
-	for _, file := range left {
-		if _, err := os.Lstat(file); err != nil {
-			t.Errorf("the child lives, and has lost it: %v", err)
-		}
-	}
-	kill()
-	netnstest.New(t)
-	for _, file := range left {
-		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", file, err)
-		}
-	}
 }
 
 // TestNextLabLeavesStrangersAlone: no name is a proof that its maker is dead.
 func TestNextLabLeavesStrangersAlone(t *testing.T) {
-	tmp := t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	lab := netnstest.New(t)
-	lab.Namespace("able")
-	netnstest.Need(t, lab.Err())
-
-	const nobody = "sluice-99999999" // no pid is as great as this one
-	maker := func(name string) (dir string, lock *os.File) {
-		dir = filepath.Join(tmp, name)
-		need(t, os.Mkdir(dir, 0o700))
-		lock, err := os.Create(filepath.Join(dir, "maker.lock"))
-		need(t, err)
-		t.Cleanup(func() { lock.Close() })
-		return dir, lock
-	}
-	results := filepath.Join(tmp, nobody+"-results")
-	need(t, os.Mkdir(results, 0o700))
-	alive, lock := maker(nobody + "-1")
-	need(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
-	dead, _ := maker(nobody + "-2")
-	others, _ := maker(nobody + "-3")
-	need(t, os.Chown(others, 65534, -1))
-	link := filepath.Join(tmp, nobody+"-4")
-	target, _ := maker("elsewhere")
-	need(t, os.Symlink(target, link))
-
-	keep := []string{results, alive, others, link, filepath.Join(target, "maker.lock")}
-	for _, name := range []string{nobody, nobody + "-1-a", nobody + "-20-a", nobody + "-2-a"} {
-		need(t, exec.Command("ip", "netns", "add", name).Run())
-		defer exec.Command("ip", "netns", "del", name).Run()
-		keep = append(keep, "/run/netns/"+name)
-	}
-	left := []string{keep[len(keep)-1], dead}
-	keep = keep[:len(keep)-1]
-
-	netnstest.New(t)
-	for _, file := range keep {
-		if _, err := os.Lstat(file); err != nil {
-			t.Error(err)
+	fresh(t, func(t *testing.T) {
+		tmp := os.TempDir()
+		const nobody = "sluice-99999999" // no pid is as great as this one
+		maker := func(name string) (dir string, lock *os.File) {
+			dir = filepath.Join(tmp, name)
+			need(t, os.Mkdir(dir, 0o700))
+			lock, err := os.Create(filepath.Join(dir, "maker.lock"))
+			need(t, err)
+			t.Cleanup(func() { lock.Close() })
+			return dir, lock
 		}
-	}
-	for _, file := range left {
-		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", file, err)
+		results := filepath.Join(tmp, nobody+"-results")
+		need(t, os.Mkdir(results, 0o700))
+		alive, lock := maker(nobody + "-1")
+		need(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+		dead, _ := maker(nobody + "-2")
+		others, _ := maker(nobody + "-3")
+		need(t, os.Chown(others, 65534, -1))
+		link := filepath.Join(tmp, nobody+"-4")
+		target, _ := maker("elsewhere")
+		need(t, os.Symlink(target, link))
+
+		keep := []string{results, alive, others, link, filepath.Join(target, "maker.lock")}
+		for _, name := range []string{nobody, nobody + "-1-a", nobody + "-20-a", nobody + "-2-a"} {
+			ipNetns(t, "add", name)
+			keep = append(keep, filepath.Join(runDir, name))
 		}
-	}
+		left := []string{keep[len(keep)-1], dead}
+		keep = keep[:len(keep)-1]
+
+		netnstest.New(t)
+		for _, file := range keep {
+			if _, err := os.Lstat(file); err != nil {
+				t.Error(err)
+			}
+		}
+		gone(t, left)
+	})
 }
 
-// TestTempDirLeavesNothing wants the maker's own directory to go with what is in it.
+// TestTempDirLeavesNothing wants the maker's own directory to go with what is in it. It
+// may not have one yet, so this is a process of its own.
 func TestTempDirLeavesNothing(t *testing.T) {
-	tmp := t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	dir, err := netns.TempDir("word")
-	need(t, err)
-	if err := netns.New("test").Close(); err != nil { // leaves alone what is in use
-		t.Error(err)
-	}
-	need(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	need(t, netns.RemoveDir(dir))
-	if entries, err := os.ReadDir(tmp); err != nil || len(entries) != 0 {
-		t.Errorf("left: %v, %v", entries, err)
-	}
+	fresh(t, func(t *testing.T) {
+		tmp := os.TempDir()
+		dir, err := netns.TempDir("word")
+		need(t, err)
+		if err := netns.New("test").Close(); err != nil { // leaves alone what is in use
+			t.Error(err)
+		}
+		need(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+		need(t, netns.RemoveDir(dir))
+		if entries, err := os.ReadDir(tmp); err != nil || len(entries) != 0 {
+			t.Errorf("left: %v, %v", entries, err)
+		}
+	})
 }
 
 func need(t *testing.T, err error) {
