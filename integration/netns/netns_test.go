@@ -297,6 +297,9 @@ func TestIperfAndCaptureSeeSuperPackets(t *testing.T) {
 		if r.Bytes <= 0 || r.Bytes > load.Bytes || r.Gbits <= 0 {
 			t.Errorf("%s: %+v", address, r)
 		}
+		if r.WriteSize != netns.IperfWrite {
+			t.Errorf("%s: the sender wrote %d bytes at a time, want %d", address, r.WriteSize, netns.IperfWrite)
+		}
 		if in := sizes.MaxIn(); in <= 65536 || in >= 389120 {
 			t.Errorf("%s: greatest frame in %d, want above 65536 and below 389120", address, in)
 		}
@@ -304,6 +307,68 @@ func TestIperfAndCaptureSeeSuperPackets(t *testing.T) {
 			t.Errorf("%s: greatest frame out %d, want acknowledgements", address, out)
 		}
 	}
+}
+
+// TestIperfBindsItsEnds: each end of a stream that runs may use the CPU it was given, and
+// no other.
+func TestIperfBindsItsEnds(t *testing.T) {
+	lab, a, b := cable(t, netns.Link{})
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		t.Fatal(err)
+	}
+	var cpus []int
+	for cpu := 0; len(cpus) < allowed.Count(); cpu++ {
+		if allowed.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	if len(cpus) < 2 {
+		t.Skip("with one CPU nothing can be bound to another")
+	}
+	want := netns.Binding{Sender: cpus[1], Receiver: cpus[0]}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { // for as long as it takes to look
+		_, err := lab.Iperf(ctx, a, b, "10.0.0.2", netns.Load{Seconds: 60, Binding: &want})
+		ended <- err
+	}()
+	defer func() { cancel(); <-ended }()
+	err := netns.Until(ctx, "iperf3 to be bound", func() (bool, error) {
+		select {
+		case err := <-ended:
+			ended <- err
+			return false, errors.Join(os.ErrProcessDone, err)
+		default:
+		}
+		return boundTo(t, a, want.Sender) && boundTo(t, b, want.Receiver), nil
+	})
+	netnstest.Need(t, err)
+}
+
+// boundTo reports whether iperf3 runs in the namespace and may use the CPU alone.
+func boundTo(t *testing.T, ns *netns.Namespace, cpu int) bool {
+	t.Helper()
+	var home os.FileInfo
+	err := ns.Do(func() (err error) {
+		home, err = os.Stat("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range processes {
+		name, _ := os.ReadFile(dir + "/comm")
+		info, err := os.Stat(dir + "/ns/net")
+		if err != nil || string(name) != "iperf3\n" || !os.SameFile(info, home) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		var set unix.CPUSet
+		return unix.SchedGetaffinity(pid, &set) == nil && set.Count() == 1 && set.IsSet(cpu)
+	}
+	return false
 }
 
 func TestIperfTellsThatNobodyAnswers(t *testing.T) {

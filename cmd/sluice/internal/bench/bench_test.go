@@ -2,11 +2,16 @@ package bench
 
 import (
 	"encoding/json"
+	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/dataplane/summary"
+	"sluice/integration/netns"
 )
 
 func TestMedianAndVariation(t *testing.T) {
@@ -130,37 +135,173 @@ func measured(results ...Case) *Report {
 	for _, r := range results {
 		all = append(all, &measurement{result: r})
 	}
-	return newReport(Config{Rounds: 2, Seconds: 1, Congestion: "reno"}, all)
+	return newReport(Config{
+		Rounds: 2, Seconds: 1, Congestion: "reno", binding: netns.Binding{Sender: 3, Receiver: 2},
+	}, all)
 }
 
+// samples is a case over made-up samples.
+func samples(name, path, family string, v ...float64) Case {
+	return Case{Case: name, Path: path, Family: family, Samples: v}
+}
+
+// TestVerdictFollowsTheNumbers: whoever is ahead is named in the same words, and no case
+// that was measured is left out.
 func TestVerdictFollowsTheNumbers(t *testing.T) {
-	bridge := func(name string, v ...float64) Case {
-		return Case{Case: name, Path: Bridge, Family: "ipv4", Samples: v}
-	}
-	mixed := func(path string, v ...float64) Case {
-		return Case{Case: mixedResegment, Path: path, Family: "ipv4", Samples: v}
-	}
-	const start = "IPv4: a BIG TCP sender into a 64 KiB egress reaches 8.0 Gbit/s over the Linux bridge"
+	const v4 = "ipv4"
 	for _, c := range []struct {
-		name, want string
-		report     *Report
+		name   string
+		report *Report
+		want   []string
 	}{
-		{"good", start + ", only 0.40 times the 20.0 without BIG TCP; Sluice, resegmenting, carries " +
-			"24.0 over the same veths (3.0 times the bridge's) and 16.0 into a tap (2.0 times the bridge's).",
-			measured(bridge(bridgeLegacy, 20), bridge(bridgeMixed, 8),
-				mixed(PacketToPacket, 24), mixed(PacketToTap, 16))},
-		{"bad", start + ", about the same as the 8.1 without BIG TCP; Sluice, resegmenting, carries " +
-			"4.0 over the same veths (only 0.50 times the bridge's).",
-			measured(bridge(bridgeLegacy, 8.1), bridge(bridgeMixed, 8), mixed(PacketToPacket, 4))},
-		{"bridge only", start + ".", measured(bridge(bridgeMixed, 8))},
-		{"noisy", start + ".\nSamples vary by more than 15 % in 1 of 1 cases: measure again on a " +
-			"quieter machine, or with more rounds.", measured(bridge(bridgeMixed, 4, 12))},
-		{"nothing", "The mixed case over the Linux bridge was not measured: there is nothing to compare.",
-			measured(mixed(PacketToTap, 16))},
+		{"each ahead somewhere", measured(
+			samples(bridgeLegacy, Bridge, v4, 20), samples(bridgeBig, Bridge, v4, 60), samples(bridgeMixed, Bridge, v4, 8),
+			samples(legacy, PacketToPacket, v4, 10), samples(big, PacketToPacket, v4, 59),
+			samples(mixedSegment, PacketToPacket, v4, 4), samples(mixedResegment, PacketToPacket, v4, 24),
+			samples(legacy, PacketToTap, v4, 19), samples(big, PacketToTap, v4, 66),
+			samples(mixedSegment, PacketToTap, v4, 8.5), samples(mixedResegment, PacketToTap, v4, 16),
+		), []string{
+			"IPv4: over the Linux bridge a BIG TCP sender into a 64 KiB egress reaches 8.0 Gbit/s, " +
+				"0.40 times the 20.0 without BIG TCP.",
+			"**The bridge is ahead** over IPv4: 64 KiB everywhere (packet to packet 0.50; packet to tap 0.95), " +
+				"389120 into 64 KiB (packet to packet, `oversize=segment` 0.50).",
+			"**Sluice is ahead** over IPv4: 389120 everywhere (packet to tap 1.10), " +
+				"389120 into 64 KiB (packet to packet 3.00; packet to tap 2.00; packet to tap, `oversize=segment` 1.06).",
+			"**Even** over IPv4: 389120 everywhere (packet to packet 0.98).",
+		}},
+		{"families apart", measured(
+			samples(bridgeLegacy, Bridge, v4, 20), samples(legacy, PacketToTap, v4, 30),
+			samples(bridgeLegacy, Bridge, "ipv6", 20), samples(legacy, PacketToTap, "ipv6", 10),
+		), []string{
+			"**Sluice is ahead** over IPv4: 64 KiB everywhere (packet to tap 1.50).",
+			"**The bridge is ahead** over IPv6: 64 KiB everywhere (packet to tap 0.50).",
+		}},
+		{"noisy", measured(
+			samples(bridgeLegacy, Bridge, v4, 20), samples(bridgeMixed, Bridge, v4, 4, 12),
+		), []string{
+			"IPv4: over the Linux bridge a BIG TCP sender into a 64 KiB egress reaches 8.0 Gbit/s, " +
+				"0.40 times the 20.0 without BIG TCP.",
+			"Samples vary by more than 15 % in 1 of 2 cases: measure again on a quieter machine, or with more rounds.",
+		}},
+		{"no bridge", measured(samples(mixedResegment, PacketToTap, v4, 16)), []string{
+			"There is nothing to compare: no case was measured over the Linux bridge as well.",
+		}},
 	} {
-		if got := c.report.Verdict(); got != c.want {
-			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		got := c.report.Verdict()
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
+	}
+}
+
+// TestTablesSayWhoIsAheadAndByHowMuchSamplesVary compares both tables to the byte.
+func TestTablesSayWhoIsAheadAndByHowMuchSamplesVary(t *testing.T) {
+	r := measured(
+		samples(bridgeLegacy, Bridge, "ipv4", 18, 22, 20), samples(bridgeBig, Bridge, "ipv4", 61),
+		samples(legacy, PacketToPacket, "ipv4", 11, 9, 10),
+		Case{Case: big, Path: PacketToPacket, Family: "ipv4", Skipped: "why"},
+		samples(bridgeMixed, Bridge, "ipv6", 8), samples(mixedResegment, PacketToPacket, "ipv6", 20),
+	)
+	r.Kernel, r.CPUs, r.Versions = "K", 2, map[string]string{"iperf3": "3.12"}
+	for _, c := range []struct {
+		name  string
+		write func(io.Writer) error
+		want  string
+	}{
+		{"markdown", r.WriteMarkdown, `Linux K, 2 CPUs, iperf3 3.12: one TCP stream, writes of 1 MiB (iperf3 -l 1M), ` +
+			`congestion control reno, MTU 1500; 2 interleaved rounds of 1 s; sender bound to CPU 3, receiver to CPU 2.
+Gbit/s: the median, the least and the greatest sample, and **how many times the bridge's median** it is.
+
+| | 64 KiB everywhere | 389120 everywhere | 389120 into 64 KiB |
+|---|---|---|---|
+| IPv4: Linux bridge, veth to veth | 20.0 (18.0-22.0) | 61.0 (61.0-61.0) |  |
+| IPv4: Sluice, packet to packet | 10.0 (9.0-11.0) **0.50: bridge ahead** | - |  |
+| IPv6: Linux bridge, veth to veth |  |  | 8.0 (8.0-8.0) |
+| IPv6: Sluice, packet to packet |  |  | 20.0 (20.0-20.0) **2.50: Sluice ahead** |
+
+- **The bridge is ahead** over IPv4: 64 KiB everywhere (packet to packet 0.50).
+- **Sluice is ahead** over IPv6: 389120 into 64 KiB (packet to packet 2.50).
+- Skipped: packet-to-packet, big, ipv4: why.
+`},
+		{"text", r.WriteTable, `Linux K, 2 CPUs, iperf3 3.12: one TCP stream, writes of 1 MiB (iperf3 -l 1M), ` +
+			`congestion control reno, MTU 1500; 2 interleaved rounds of 1 s; sender bound to CPU 3, receiver to CPU 2.
+
+path              case             family   Gbit/s    least     most   CV %  retransmits   max in  max out  times the bridge's
+bridge            bridge-legacy    ipv4      20.00    18.00    22.00   10.0            0        0        0
+bridge            bridge-big       ipv4      61.00    61.00    61.00    0.0            0        0        0
+packet-to-packet  legacy           ipv4      10.00     9.00    11.00   10.0            0        0        0  **0.50: bridge ahead**
+packet-to-packet  big              ipv4    skipped
+bridge            bridge-mixed     ipv6       8.00     8.00     8.00    0.0            0        0        0
+packet-to-packet  mixed-resegment  ipv6      20.00    20.00    20.00    0.0            0        0        0  **2.50: Sluice ahead**
+
+ratio of medians                                      ipv4    ipv6
+bridge, bridge-big / bridge-legacy                    3.05       -
+bridge, bridge-mixed / bridge-legacy                     -       -
+packet-to-packet, legacy / bridge-legacy              0.50       -
+packet-to-packet, big / bridge-big                       -       -
+packet-to-packet, mixed-resegment / bridge-mixed         -    2.50
+packet-to-packet, mixed-resegment / mixed-segment        -       -
+packet-to-tap, legacy / bridge-legacy                    -       -
+packet-to-tap, big / bridge-big                          -       -
+packet-to-tap, mixed-resegment / bridge-mixed            -       -
+packet-to-tap, mixed-resegment / mixed-segment           -       -
+packet-to-tap, mixed-resegment / big                     -       -
+packet-to-tap, big / legacy                              -       -
+
+**The bridge is ahead** over IPv4: 64 KiB everywhere (packet to packet 0.50).
+**Sluice is ahead** over IPv6: 389120 into 64 KiB (packet to packet 2.50).
+Skipped: packet-to-packet, big, ipv4: why.
+`},
+	} {
+		var got strings.Builder
+		if err := c.write(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, got.String(), c.want)
+		}
+	}
+}
+
+// TestEndsGetTheLastCPUs: the switch's workers have the first ones.
+func TestEndsGetTheLastCPUs(t *testing.T) {
+	for _, c := range []struct {
+		allowed []int
+		want    netns.Binding
+	}{
+		{[]int{5}, netns.Binding{Sender: 5, Receiver: 5}},
+		{[]int{0, 1}, netns.Binding{Sender: 1, Receiver: 0}},
+		{[]int{1, 2, 6, 7}, netns.Binding{Sender: 7, Receiver: 6}},
+	} {
+		var set unix.CPUSet
+		for _, cpu := range c.allowed {
+			set.Set(cpu)
+		}
+		if got := bindingOf(&set); got != c.want {
+			t.Errorf("of %v: %+v, want %+v", c.allowed, got, c.want)
+		}
+	}
+}
+
+// TestComparedCasesRunTogether: a bridge's case runs next to those it is compared with.
+func TestComparedCasesRunTogether(t *testing.T) {
+	var got []string
+	for _, m := range runOrder(measurements(&Config{})) {
+		got = append(got, families[m.family].name+" "+m.path+" "+m.name)
+	}
+	var want []string
+	for _, f := range families {
+		for _, c := range []string{
+			"bridge bridge-legacy", "packet-to-packet legacy", "packet-to-tap legacy",
+			"bridge bridge-big", "packet-to-packet big", "packet-to-tap big",
+			"bridge bridge-mixed", "packet-to-packet mixed-segment", "packet-to-packet mixed-resegment",
+			"packet-to-tap mixed-segment", "packet-to-tap mixed-resegment",
+		} {
+			want = append(want, f.name+" "+c)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("order\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -184,19 +325,6 @@ func TestReportLeavesOutWhatWasNotMeasured(t *testing.T) {
 	} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("%s\nlacks %s", got, want)
-		}
-	}
-	var table strings.Builder
-	if err := r.WriteTable(&table); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"packet-to-tap     big              ipv6    skipped\n",
-		"  packet-to-tap, big, ipv6: why\n",
-		"packet-to-tap, big / legacy                           3.00       -\n",
-	} {
-		if !strings.Contains(table.String(), want) {
-			t.Errorf("%s\nlacks %q", table.String(), want)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"fmt"
-	"io"
 	"math"
 	"os/exec"
 	"runtime"
@@ -11,13 +9,12 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/integration/netns"
 )
 
 // schema is the version of the report's JSON form.
 const schema = 1
-
-// noisy is the coefficient of variation above which the report warns.
-const noisy = 0.15
 
 // Report is what `bench --json` writes.
 type Report struct {
@@ -38,6 +35,9 @@ type Settings struct {
 	LegacyGSOMaxSize  int    `json:"legacy_gso_max_size"`
 	MTU               int    `json:"mtu"`
 	CongestionControl string `json:"congestion_control"`
+	WriteSize         int    `json:"write_size"`   // of iperf3's sender
+	SenderCPU         int    `json:"sender_cpu"`   // that it is bound to
+	ReceiverCPU       int    `json:"receiver_cpu"` // that it is bound to
 }
 
 // Case is the result of one case over one path in one family: samples, or the
@@ -67,8 +67,12 @@ type Ratio struct {
 var ratioRows = []struct{ path, over, under string }{
 	{Bridge, bridgeBig, bridgeLegacy},
 	{Bridge, bridgeMixed, bridgeLegacy},
+	{PacketToPacket, legacy, bridgeLegacy},
+	{PacketToPacket, big, bridgeBig},
 	{PacketToPacket, mixedResegment, bridgeMixed},
 	{PacketToPacket, mixedResegment, mixedSegment},
+	{PacketToTap, legacy, bridgeLegacy},
+	{PacketToTap, big, bridgeBig},
 	{PacketToTap, mixedResegment, bridgeMixed},
 	{PacketToTap, mixedResegment, mixedSegment},
 	{PacketToTap, mixedResegment, big},
@@ -80,7 +84,8 @@ func newReport(c Config, measured []*measurement) *Report {
 		Schema: schema, Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Versions: versions(),
 		Settings: Settings{
 			Rounds: c.Rounds, Seconds: c.Seconds, BigGSOMaxSize: bigSize, LegacyGSOMaxSize: legacySize,
-			MTU: mtu, CongestionControl: c.Congestion,
+			MTU: mtu, CongestionControl: c.Congestion, WriteSize: netns.IperfWrite,
+			SenderCPU: c.binding.Sender, ReceiverCPU: c.binding.Receiver,
 		},
 		Ratios: []Ratio{},
 	}
@@ -114,121 +119,21 @@ func (r *Report) ratio(path, over, under, family string) (float64, bool) {
 // median of a case, 0 where it was not measured. A bridge's case is found under
 // any path.
 func (r *Report) median(path, name, family string) float64 {
-	for _, c := range r.Cases {
-		if c.Case == name && c.Family == family && (c.Path == path || c.Path == Bridge) {
-			return c.Median
-		}
+	if c := r.find(path, name, family); c != nil {
+		return c.Median
 	}
 	return 0
 }
 
-// WriteTable writes the report for a reader; the last paragraph says what it
-// shows.
-func (r *Report) WriteTable(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Linux %s, %d CPUs, one TCP stream (%s), rounds of %d s: %d, "+
-		"sender %d, legacy %d\n\n",
-		r.Kernel, r.CPUs, r.Settings.CongestionControl, r.Settings.Seconds, r.Settings.Rounds,
-		r.Settings.BigGSOMaxSize, r.Settings.LegacyGSOMaxSize)
-	fmt.Fprintf(&b, "%-16s  %-15s  %-6s  %7s  %5s  %11s  %7s  %7s\n",
-		"path", "case", "family", "Gbit/s", "CV %", "retransmits", "max in", "max out")
-	var skipped []string
-	for _, c := range r.Cases {
-		fmt.Fprintf(&b, "%-16s  %-15s  %-6s  ", c.Path, c.Case, c.Family)
-		if c.Skipped != "" {
-			fmt.Fprintf(&b, "skipped\n")
-			skipped = append(skipped,
-				fmt.Sprintf("  %s, %s, %s: %s\n", c.Path, c.Case, c.Family, c.Skipped))
-			continue
-		}
-		fmt.Fprintf(&b, "%7.2f  %5.1f  %11d  %7d  %7d\n",
-			c.Median, 100*c.CV, c.Retransmits, c.MaxIn, c.MaxOut)
-	}
-	if skipped != nil {
-		fmt.Fprintf(&b, "\nskipped:\n%s", strings.Join(skipped, ""))
-	}
-	fmt.Fprintf(&b, "\n%-50s", "ratio of medians")
-	for _, f := range families {
-		fmt.Fprintf(&b, "  %6s", f.name)
-	}
-	for _, row := range ratioRows {
-		fmt.Fprintf(&b, "\n%-50s", ratioName(row.path, row.over, row.under))
-		for _, f := range families {
-			if v, ok := r.ratio(row.path, row.over, row.under, f.name); ok {
-				fmt.Fprintf(&b, "  %6.2f", v)
-			} else {
-				fmt.Fprintf(&b, "  %6s", "-")
-			}
+// find is nil where the case was not part of the run.
+func (r *Report) find(path, name, family string) *Case {
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		if c.Case == name && c.Family == family && (c.Path == path || c.Path == Bridge) {
+			return c
 		}
 	}
-	fmt.Fprintf(&b, "\n\n%s\n", r.Verdict())
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// Verdict says what the medians show, good or bad: a sentence per family.
-func (r *Report) Verdict() string {
-	var sentences []string
-	for _, f := range families {
-		if s := r.verdict(f.name); s != "" {
-			sentences = append(sentences, s)
-		}
-	}
-	if sentences == nil {
-		return "The mixed case over the Linux bridge was not measured: there is nothing to compare."
-	}
-	if n := r.noisy(); n > 0 {
-		sentences = append(sentences, fmt.Sprintf(
-			"Samples vary by more than %.0f %% in %d of %d cases: measure again on a quieter machine, "+
-				"or with more rounds.", 100*noisy, n, len(r.Cases)))
-	}
-	return strings.Join(sentences, "\n")
-}
-
-func (r *Report) verdict(family string) string {
-	mixed := r.median(Bridge, bridgeMixed, family)
-	if mixed == 0 {
-		return ""
-	}
-	name := map[string]string{"ipv4": "IPv4", "ipv6": "IPv6"}[family]
-	s := fmt.Sprintf("%s: a BIG TCP sender into a 64 KiB egress reaches %.1f Gbit/s "+
-		"over the Linux bridge", name, mixed)
-	if plain := r.median(Bridge, bridgeLegacy, family); plain > 0 {
-		s += fmt.Sprintf(", %s the %.1f without BIG TCP", compare(mixed/plain), plain)
-	}
-	var carried []string
-	for _, p := range []struct{ path, into string }{
-		{PacketToPacket, "over the same veths"}, {PacketToTap, "into a tap"},
-	} {
-		if v := r.median(p.path, mixedResegment, family); v > 0 {
-			carried = append(carried,
-				fmt.Sprintf("%.1f %s (%s the bridge's)", v, p.into, compare(v/mixed)))
-		}
-	}
-	if carried != nil {
-		s += "; Sluice, resegmenting, carries " + strings.Join(carried, " and ")
-	}
-	return s + "."
-}
-
-// compare puts a quotient in words. Within 5 % nothing is claimed.
-func compare(q float64) string {
-	switch {
-	case q < 0.95:
-		return fmt.Sprintf("only %.2f times", q)
-	case q > 1.05:
-		return fmt.Sprintf("%.1f times", q)
-	}
-	return "about the same as"
-}
-
-func (r *Report) noisy() (n int) {
-	for _, c := range r.Cases {
-		if c.CV > noisy {
-			n++
-		}
-	}
-	return n
+	return nil
 }
 
 // median is 0 without samples.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/dataplane/summary"
 	"sluice/integration/netns"
@@ -31,6 +34,8 @@ type Config struct {
 	// Congestion names the sender's congestion control; empty: the system's default.
 	// It decides much: one that paces (bbr) shapes the super-packets themselves.
 	Congestion string
+
+	binding netns.Binding // of every stream; set by Run
 }
 
 // ErrFailed is returned with a report in which a case failed, as its Skipped
@@ -51,28 +56,17 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, fmt.Errorf("bench: congestion control %q is not among this kernel's: %s",
 			c.Congestion, available)
 	}
-	var cases []*measurement
-	for _, path := range Paths {
-		if c.Paths != nil && !slices.Contains(c.Paths, path) {
-			continue
-		}
-		scenarios := switchScenarios
-		if path == Bridge {
-			scenarios = bridgeScenarios
-		}
-		for f := range families {
-			for _, s := range scenarios {
-				cases = append(cases, &measurement{
-					scenario: s, path: path, family: f, config: &c,
-					result: Case{Case: s.name, Path: path, Family: families[f].name},
-				})
-			}
-		}
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, fmt.Errorf("bench: find the CPUs: %w", err)
 	}
+	c.binding = bindingOf(&allowed)
+	cases := measurements(&c)
 	failed := false
+	order := runOrder(cases)
 	for round := range c.Rounds {
 		start := time.Now()
-		for _, m := range cases {
+		for _, m := range order {
 			if m.result.Skipped != "" {
 				continue
 			}
@@ -85,6 +79,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 				m.skip(fmt.Sprintf("failed in round %d: %v", round+1, err))
 			}
 		}
+		slices.Reverse(order)
 		fmt.Fprintf(c.Log, "round %d of %d: %v\n", round+1, c.Rounds, time.Since(start).Round(time.Second))
 	}
 	report := newReport(c, cases)
@@ -92,6 +87,57 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return report, ErrFailed
 	}
 	return report, nil
+}
+
+// measurements are the cases of a run, in the order of the report.
+func measurements(c *Config) []*measurement {
+	var cases []*measurement
+	for _, path := range Paths {
+		if c.Paths != nil && !slices.Contains(c.Paths, path) {
+			continue
+		}
+		scenarios := switchScenarios
+		if path == Bridge {
+			scenarios = bridgeScenarios
+		}
+		for f := range families {
+			for _, s := range scenarios {
+				cases = append(cases, &measurement{
+					scenario: s, path: path, family: f, config: c,
+					result: Case{Case: s.name, Path: path, Family: families[f].name},
+				})
+			}
+		}
+	}
+	return cases
+}
+
+// bindingOf binds the sender to the last of the CPUs that may be used, and the receiver
+// to the last but one. `sluice run` binds its workers from the first one on, so that the
+// worker that carries the stream has a CPU of its own where there are three, and on two
+// shares the receiver's. A bridge works on the sender's CPU, wherever that is.
+func bindingOf(allowed *unix.CPUSet) (b netns.Binding) {
+	found := 0
+	for cpu := 0; found < allowed.Count(); cpu++ {
+		if !allowed.IsSet(cpu) {
+			continue
+		}
+		if found == 0 {
+			b.Sender = cpu // one CPU is both ends'
+		}
+		b.Receiver, b.Sender = b.Sender, cpu
+		found++
+	}
+	return b
+}
+
+// runOrder puts the cases that are compared with each other next to each other: what
+// the machine does meanwhile, it does to all of them.
+func runOrder(cases []*measurement) []*measurement {
+	return slices.SortedStableFunc(slices.Values(cases), func(a, b *measurement) int {
+		return cmp.Or(cmp.Compare(a.family, b.family),
+			cmp.Compare(a.scenario.sender, b.scenario.sender), cmp.Compare(b.egress, a.egress))
+	})
 }
 
 // checkMachine tells what is missing before anything is built.
@@ -261,7 +307,7 @@ func (s *site) measureBridge(ctx context.Context) (r netns.IperfResult, in, out 
 }
 
 func (s *site) stream(ctx context.Context, load netns.Load) (netns.IperfResult, error) {
-	load.Congestion = s.config.Congestion
+	load.Congestion, load.Binding = s.config.Congestion, &s.config.binding
 	return s.lab.Iperf(ctx, s.sender, s.receiver, families[s.family].receiver, load)
 }
 
