@@ -341,34 +341,9 @@ func TestIperfBindsItsEnds(t *testing.T) {
 			return false, errors.Join(os.ErrProcessDone, err)
 		default:
 		}
-		return boundTo(t, a, want.Sender) && boundTo(t, b, want.Receiver), nil
+		return netnstest.IperfBound(want), nil
 	})
 	netnstest.Need(t, err)
-}
-
-// boundTo reports whether iperf3 runs in the namespace and may use the CPU alone.
-func boundTo(t *testing.T, ns *netns.Namespace, cpu int) bool {
-	t.Helper()
-	var home os.FileInfo
-	err := ns.Do(func() (err error) {
-		home, err = os.Stat("/proc/thread-self/ns/net")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range processes {
-		name, _ := os.ReadFile(dir + "/comm")
-		info, err := os.Stat(dir + "/ns/net")
-		if err != nil || string(name) != "iperf3\n" || !os.SameFile(info, home) {
-			continue
-		}
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		var set unix.CPUSet
-		return unix.SchedGetaffinity(pid, &set) == nil && set.Count() == 1 && set.IsSet(cpu)
-	}
-	return false
 }
 
 func TestIperfTellsThatNobodyAnswers(t *testing.T) {

@@ -11,7 +11,9 @@
 //
 // In the middle is `sluice run`, or a Linux bridge over the same veths: what
 // there is without Sluice. Rounds are interleaved (every case once, then every
-// case again), so that a machine that slows down or speeds up does so to all.
+// case again, backwards), so that a machine that slows down or speeds up does so to
+// all. Every write of the sender has netns.IperfWrite bytes, and sender and receiver
+// have one CPU each, the same in every case (see bindingOf).
 //
 // # Honesty
 //
@@ -19,6 +21,9 @@
 // it is called. One that was not is reported as skipped, with the reason, never
 // as a number. What a kernel cannot do is found from the limits that the
 // switch itself reports, not from the kernel's version.
+//
+// Where the bridge is ahead the report says so in the words that it has for
+// Sluice. All cases that can be compared are, with the range of their samples.
 //
 // # Units
 //

@@ -63,10 +63,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	c.binding = bindingOf(&allowed)
 	cases := measurements(&c)
 	failed := false
-	order := runOrder(cases)
 	for round := range c.Rounds {
 		start := time.Now()
-		for _, m := range order {
+		for _, m := range runOrder(cases, round) {
 			if m.result.Skipped != "" {
 				continue
 			}
@@ -79,7 +78,6 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 				m.skip(fmt.Sprintf("failed in round %d: %v", round+1, err))
 			}
 		}
-		slices.Reverse(order)
 		fmt.Fprintf(c.Log, "round %d of %d: %v\n", round+1, c.Rounds, time.Since(start).Round(time.Second))
 	}
 	report := newReport(c, cases)
@@ -132,12 +130,17 @@ func bindingOf(allowed *unix.CPUSet) (b netns.Binding) {
 }
 
 // runOrder puts the cases that are compared with each other next to each other: what
-// the machine does meanwhile, it does to all of them.
-func runOrder(cases []*measurement) []*measurement {
-	return slices.SortedStableFunc(slices.Values(cases), func(a, b *measurement) int {
+// the machine does meanwhile, it does to all of them. Every second round, from the one
+// numbered 1 on, runs backwards: nothing always comes first.
+func runOrder(cases []*measurement, round int) []*measurement {
+	order := slices.SortedStableFunc(slices.Values(cases), func(a, b *measurement) int {
 		return cmp.Or(cmp.Compare(a.family, b.family),
 			cmp.Compare(a.scenario.sender, b.scenario.sender), cmp.Compare(b.egress, a.egress))
 	})
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	return order
 }
 
 // checkMachine tells what is missing before anything is built.

@@ -2,12 +2,16 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
@@ -27,12 +31,28 @@ func needLab(t *testing.T) {
 	netnstest.Need(t, checkMachine())
 }
 
-// TestBridgeCasesAreWhatTheyAreCalled measures the cases that need no switch.
+// TestBridgeCasesAreWhatTheyAreCalled measures the cases that need no switch, and sees
+// both ends bound meanwhile.
 func TestBridgeCasesAreWhatTheyAreCalled(t *testing.T) {
 	t.Parallel()
 	needLab(t)
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	bound := make(chan error, 1)
+	go func() {
+		bound <- netns.Until(ctx, "iperf3 to be bound", func() (bool, error) {
+			return netnstest.IperfBound(bindingOf(&allowed)), nil
+		})
+	}()
 	r, err := Run(t.Context(), Config{Rounds: 1, Seconds: 1, Paths: []string{Bridge}, Log: t.Output()})
+	cancel()
 	netnstest.Need(t, err)
+	if err := <-bound; err != nil {
+		t.Error(err)
+	}
 	wantMeasured(t, r, Bridge, bridgeScenarios)
 }
 
@@ -45,7 +65,8 @@ func TestSwitchCasesAreWhatTheyAreCalled(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			r := command(t, path)
-			if r.Schema != schema || r.Settings.Rounds != 1 || r.Settings.BigGSOMaxSize != bigSize {
+			if r.Schema != schema || r.Settings.Rounds != 1 || r.Settings.BigGSOMaxSize != bigSize ||
+				r.Settings.WriteSize != netns.IperfWrite {
 				t.Errorf("schema %d, settings %+v", r.Schema, r.Settings)
 			}
 			wantMeasured(t, &r, path, switchScenarios)
@@ -58,12 +79,15 @@ func command(t *testing.T, path string) (r Report) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	cmd := exec.CommandContext(t.Context(), netnstest.Binary(t), "bench",
-		"--rounds", "1", "--seconds", "1", "--path", path, "--json", file)
+		"--rounds", "1", "--seconds", "1", "--path", path, "--json", file, "--markdown")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !bytes.Contains(out, []byte("\n| IPv4: Sluice, ")) {
+		t.Error("the output has no row of a Markdown table")
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
