@@ -11,9 +11,12 @@ import (
 	"sluice/vnet"
 )
 
-// MaxName is the longest name of a netdev: IFNAMSIZ less its terminator
-// (include/uapi/linux/if.h).
-const MaxName = unix.IFNAMSIZ - 1
+// The longest names of a netdev, in bytes: IFNAMSIZ and ALTIFNAMSIZ less their
+// terminators (include/uapi/linux/if.h).
+const (
+	maxName    = unix.IFNAMSIZ - 1
+	maxAltName = 127
+)
 
 // Facts is what the kernel said about a netdev, all at once.
 type Facts struct {
@@ -61,7 +64,8 @@ type Tun struct {
 	Persist    bool // stays when nobody has it open
 }
 
-// Get reads the facts about a netdev. os.ErrNotExist says that there is none.
+// Get reads the facts about the netdev that has this name or altname. os.ErrNotExist says
+// that there is none.
 func (n *Namespace) Get(name string) (*Facts, error) {
 	l, err := n.byName(name)
 	if err != nil {
@@ -82,7 +86,7 @@ func (n *Namespace) GetIndex(index int) (*Facts, error) {
 }
 
 func (n *Namespace) byName(name string) (netlink.Link, error) {
-	if err := checkName(name); err != nil {
+	if err := checkName(name, maxAltName); err != nil {
 		return nil, err
 	}
 	return found(n.route.LinkByName(name))
@@ -103,9 +107,9 @@ func found(l netlink.Link, err error) (netlink.Link, error) {
 
 // checkName refuses what no netdev can be called (dev_valid_name in
 // net/core/dev.c has more rules, but leaves those to the kernel's answer).
-func checkName(name string) error {
-	if name == "" || len(name) > MaxName {
-		return fmt.Errorf("name of %d bytes, a netdev's has 1 to %d: %w", len(name), MaxName,
+func checkName(name string, longest int) error {
+	if name == "" || len(name) > longest {
+		return fmt.Errorf("name of %d bytes, a netdev's has 1 to %d: %w", len(name), longest,
 			unix.EINVAL)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 // that is a port of something else already.
 func (n *Namespace) CreateMacvtap(name, lower string) (err error) {
 	defer func() { err = n.fail("create macvtap", name, err) }()
-	if err := checkName(name); err != nil {
+	if err := checkName(name, maxName); err != nil {
 		return err
 	}
 	low, err := n.byName(lower)
@@ -53,7 +53,7 @@ func (n *Namespace) Move(name string, to *Namespace, newName string) (err error)
 	if err != nil {
 		return err
 	}
-	if err := checkName(newName); err != nil {
+	if err := checkName(newName, maxName); err != nil {
 		return err
 	}
 	// The kernel moves first and renames then: ask before it is too late.
