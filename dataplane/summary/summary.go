@@ -27,8 +27,9 @@ type Summary struct {
 // Port is one port's identity, limits and counters.
 type Port struct {
 	Name        string `json:"name"`
-	Kind        string `json:"kind"`   // "tap", "packet", "macvtap"
-	Device      string `json:"device"` // name of the netdev
+	Kind        string `json:"kind"`             // "tap", "packet", "macvtap"
+	Device      string `json:"device"`           // as the user named it
+	Netdev      string `json:"netdev,omitempty"` // its name now, where that is another: an altname, a rename
 	Up          bool   `json:"up"`
 	Limits      Limits `json:"limits"`
 	RX          RX     `json:"rx"`

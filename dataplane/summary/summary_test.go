@@ -72,4 +72,8 @@ func TestJSONNamesAreTheContract(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	got, err = json.Marshal(Port{Device: "nickname", Netdev: "v0"})
+	if err != nil || !strings.Contains(string(got), `"device":"nickname","netdev":"v0","up":false`) {
+		t.Errorf("got %s, %v; want a netdev", got, err)
+	}
 }

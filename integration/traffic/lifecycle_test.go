@@ -30,18 +30,19 @@ func TestDevicesComeAndGo(t *testing.T) {
 		port  string
 		make  string // makes what the switch does not, before it starts
 		dev   string // what things happen to
-		again string // makes dev again, when it was deleted
+		again string // makes dev again, when it was deleted and Sluice does not
 		far   bool   // its frames come out at eth0 of the far namespace; else at dev itself
 	}{
 		{kind: "veth", port: "packet:vX,queues=2", dev: "vX", far: true,
 			make: veth + "ip link set vX up", again: veth},
-		{kind: "tap of Sluice's", port: "tap:tX,queues=2", dev: "tX",
-			again: "ip tuntap add dev tX mode tap vnet_hdr multi_queue"},
+		{kind: "tap of Sluice's", port: "tap:tX,queues=2", dev: "tX"},
 		{kind: "tap that was there", port: "tap:tX", dev: "tX",
 			make:  "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up",
 			again: "ip tuntap add dev tX mode tap vnet_hdr"},
 		{kind: "macvtap of Sluice's", port: "macvtap:mX,lower=vX", dev: "mX", far: true,
-			make: veth + "ip link set vX up", again: addMacvtap},
+			make: veth + "ip link set vX up"},
+		{kind: "macvtap that was there", port: "macvtap:mX,lower=vX", dev: "mX", far: true,
+			make: veth + "ip link set vX up; " + addMacvtap + "ip link set mX up", again: addMacvtap},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: 65536})
@@ -73,21 +74,24 @@ func TestDevicesComeAndGo(t *testing.T) {
 			s.says(1, "port=x", "port is up")
 			reaches("at first")
 
+			type step struct {
+				do string
+				up bool
+			}
+			all := []step{
+				{"ip link set $DEV down", false},
+				{"ip link set $DEV up", true},
+				{"ip link set $DEV netns $AWAY", false},
+				{"ip -n $AWAY link set $DEV netns $HERE", false},
+				{"ip link set $DEV up", true},
+			}
+			if c.again != "" {
+				all = append(all, step{"ip link del $DEV", false}, step{c.again, false},
+					step{"ip link set $DEV up", true})
+			}
 			descriptors, steps, lines := 0, 0, s.lines("port=x")
 			for round := range 2 {
-				for _, step := range []struct {
-					do string
-					up bool
-				}{
-					{"ip link set $DEV down", false},
-					{"ip link set $DEV up", true},
-					{"ip link set $DEV netns $AWAY", false},
-					{"ip -n $AWAY link set $DEV netns $HERE", false},
-					{"ip link set $DEV up", true},
-					{"ip link del $DEV", false},
-					{c.again, false},
-					{"ip link set $DEV up", true},
-				} {
+				for _, step := range all {
 					was := s.lines("port=x")
 					stop := background(t, b, x, y)
 					sh(step.do)
@@ -107,6 +111,16 @@ func TestDevicesComeAndGo(t *testing.T) {
 						reaches(step.do)
 					}
 				}
+				if c.again == "" {
+					was, ups := s.lines("port=x"), s.lines("port=x", "port is up")
+					stop := background(t, b, x, y)
+					sh("ip link del $DEV")
+					s.says(round+1, "port=x", "made again")
+					s.says(ups+1, "port=x", "port is up")
+					stop()
+					reaches("after it was made again")
+					steps += s.lines("port=x") - was
+				}
 				if round == 0 {
 					descriptors = s.descriptors()
 				} else {
@@ -125,8 +139,8 @@ func TestDevicesComeAndGo(t *testing.T) {
 			}
 			clean(t, x, y)
 			s.stop()
-			if _, err := b.sw.Link(c.dev); err != nil {
-				t.Errorf("at the end Sluice removed what it did not make: %v", err)
+			if _, err := b.sw.Link(c.dev); (err != nil) != (c.again == "") {
+				t.Errorf("at the end, of what Sluice has not made all, and nothing else, is there: %v", err)
 			}
 		})
 	}
@@ -226,30 +240,23 @@ func TestMovedTapIsLeftAlone(t *testing.T) {
 	s.says(1, "port=x", "the device is gone")
 }
 
-// TestNamesakeOfATap: the port goes by the name of its device. Another tap that gets
-// the name, while the first one is elsewhere or called otherwise, takes its place.
+// TestNamesakeOfATap: another tap that gets the name, while the first one is elsewhere,
+// takes its place.
 func TestNamesakeOfATap(t *testing.T) {
-	for name, lead := range map[string]string{
-		"moved":   "ip link set tX netns $AWAY; ip -n $AWAY link set tX up; ",
-		"renamed": "ip link set tX down; ip link set tX name tY; ip link set tY up; ",
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			x := b.cabled("a", netns.Link{})
-			away := b.Namespace("away")
-			away.Silent()
-			b.built()
-			s := run(t, b.sw, "a=packet:vA", "x=tap:tX")
-			shell(t, b.sw, strings.ReplaceAll(lead, "$AWAY", away.Name)+
-				"ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up")
-			from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, b.sw, "tX")
-			to.until("a frame to come out of the new tap", func() bool {
-				from.send(vnet.Frame{Head: marker()})
-				return len(to.seen) > 0
-			})
-			s.says(2, "port=x", "port is up")
-		})
-	}
+	b := newBed(t)
+	x := b.cabled("a", netns.Link{})
+	away := b.Namespace("away")
+	away.Silent()
+	b.built()
+	s := run(t, b.sw, "a=packet:vA", "x=tap:tX")
+	shell(t, b.sw, strings.ReplaceAll("ip link set tX netns $AWAY; ip -n $AWAY link set tX up; "+
+		"ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up", "$AWAY", away.Name))
+	from, to := tapInto(t, x.Namespace, "eth0"), tapInto(t, b.sw, "tX")
+	to.until("a frame to come out of the new tap", func() bool {
+		from.send(vnet.Frame{Head: marker()})
+		return len(to.seen) > 0
+	})
+	s.says(2, "port=x", "port is up")
 }
 
 // TestNamesakeThatIsNoTap: it takes the name of a tap that Sluice made and somebody moved
@@ -283,7 +290,7 @@ func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {
 	s := run(t, b.sw, "t=tap:t0", "m=macvtap:m0,lower=vA")
 	for _, dev := range []string{"t0", "m0"} {
 		must(t, b.sw, "ip", "link", "set", dev, "netns", away.Name)
-		s.says(1, "device="+dev, "port is down")
+		s.says(1, "device="+dev, "port is down", "in another namespace")
 		must(t, away, "ip", "link", "set", dev, "netns", b.sw.Name)
 		must(t, b.sw, "ip", "link", "set", dev, "up")
 		s.says(2, "device="+dev, "port is up")
@@ -329,6 +336,7 @@ func TestDeviceReplacedAtOnce(t *testing.T) {
 func TestWrongDeviceIsToldOnce(t *testing.T) {
 	b := newBed(t)
 	b.built()
+	shell(t, b.sw, "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up")
 	s := run(t, b.sw, "x=tap:tX")
 	shell(t, b.sw, "ip link del tX; ip tuntap add dev tX mode tun; ip link set tX up")
 	s.says(1, "port=x", "a TUN, not a TAP")
@@ -389,39 +397,39 @@ func TestPortFollowsTheCarrier(t *testing.T) {
 	}
 }
 
-// TestMacvtapGoesWithItsLower netdev, and comes back with it.
+// TestMacvtapGoesWithItsLower netdev, and is made again with it.
 func TestMacvtapGoesWithItsLower(t *testing.T) {
 	b, x, y := pair(t, netns.Link{}, netns.Link{})
 	b.built()
-	const veth = "ip link add vX type veth peer name far; ip link set far up; ip link set vX up; "
+	const veth = "ip link add vX type veth peer name far; ip link set far up; ip link set vX up"
 	shell(t, b.sw, veth)
 	s := run(t, b.sw, "a=packet:vA", "b=packet:vB", "x=macvtap:mX,lower=vX")
-	for round := range 5 {
-		was := s.lines("port=x")
+	s.says(1, "port=x", "port is up")
+	for round := range 3 {
 		stop := background(t, b, x, y)
 		shell(t, b.sw, "ip link del vX")
-		s.says(was+1, "port=x")
+		s.says(round+1, "port=x", "the device is gone")
 		stop()
 		if round == 0 {
 			notBusy(t, s, "without the lower netdev")
 		}
-		shell(t, b.sw, veth+addMacvtap)
-		s.says(was+2, "port=x")
-		shell(t, b.sw, "ip link set mX up")
+		shell(t, b.sw, veth)
+		s.says(round+1, "port=x", "made again")
 		s.says(round+2, "port=x", "port is up")
-		if n := s.lines("port=x"); n != was+3 {
-			t.Errorf("%d lines, want that it is gone, down and up:\n%s", n-was, s.logged("port=x"))
-		}
+	}
+	s.stop()
+	if _, err := b.sw.Link("mX"); err == nil {
+		t.Error("at the end the macvtap is still there")
 	}
 }
 
 // TestDeletedNamespaceGoes: `ip netns del` of the namespace that a tap lives in
-// really ends it, although the switch has it open, and the port is down. Made again,
-// with a tap in it, the port is up.
+// really ends it, although the switch has it open, and the port is down. Made again, the
+// port is up with the tap, which Sluice makes again if it had made it.
 func TestDeletedNamespaceGoes(t *testing.T) {
 	const tap = "ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up"
 	for _, c := range []struct{ name, make, keys string }{
-		{"a tap of Sluice's", "true", ""},
+		{"a tap of Sluice's", "", ""},
 		{"a tap that was there, with sizes raised", tap, ",gso_max_size=200000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -460,18 +468,25 @@ func TestDeletedNamespaceGoes(t *testing.T) {
 				stop()
 				notBusy(t, s, "after the namespace went")
 
-				build(tap)
+				build(c.make)
 				s.says(round+2, "port=x", "port is up")
 				s.fewDescriptors(descriptors)
 			}
 			// Deleted and made again between two looks.
 			ipNetns(t, "del", name)
-			build(tap)
+			build(c.make)
 			cables--
 			wait(t, "the old namespace to end", ended)
 			s.until("the new tap to be opened", func() bool {
-				return strings.Contains(shell(t, b.sw, "ip -n "+name+" link show t0"), "LOWER_UP")
+				return strings.Contains(shell(t, b.sw, "ip -n "+name+" link show up"), "t0: <BROADCAST,MULTICAST,UP,LOWER_UP>")
 			})
+			made := 0
+			if c.make == "" {
+				made = 3
+			}
+			if n := s.lines("port=x", "made again"); n != made {
+				t.Errorf("%d lines that the tap is made again, want %d:\n%s", n, made, s.logged("port=x"))
+			}
 			s.stop()
 			for _, device := range []string{"vA", "vB"} {
 				if n := link(t, b.sw, device).GROMaxSize; n != 200_000 {

@@ -21,6 +21,7 @@ import (
 	"sluice/dataplane/summary"
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
+	"sluice/tunio"
 	"sluice/vnet"
 )
 
@@ -224,7 +225,7 @@ func TestUsage(t *testing.T) {
 		{"run -p", "-p"},
 		{"run --nonsense", "nonsense"},
 		{"run -p a", "NAME=KIND:DEVICE"},
-		{"run -p a=tap:" + strings.Repeat("x", 16), "at most 15"},
+		{"run -p a=tap:" + strings.Repeat("x", 128), "at most 127"},
 		{"run -p a=tap:t%d", "t%d"},
 		{"run -p a=bridge:br0", "tap, packet or macvtap"},
 		{"run -p a=tap:t0,mtu=9", "68"},
@@ -278,7 +279,7 @@ func TestHalfWayFailureLeavesNothing(t *testing.T) {
 	y := b.host("c")
 	b.built()
 	must(t, y.Namespace, "ip", "tuntap", "add", "dev", "t1", "mode", "tap", "vnet_hdr")
-	must(t, b.sw, "ip", "link", "property", "add", "dev", "vD", "altname", "nickname")
+	must(t, b.sw, "ip", "link", "property", "add", "dev", "vA", "altname", "nickname")
 	before, beforeC := netdevs(t, b.sw), netdevs(t, y.Namespace)
 	for _, c := range []struct{ last, says string }{
 		{"z=packet:nosuch0", "nosuch0"},
@@ -289,7 +290,9 @@ func TestHalfWayFailureLeavesNothing(t *testing.T) {
 		{"z=macvtap:m1,lower=vD,mtu=9000", "9000"}, // above its lower's
 		{"z=tap:vD", "vD"},
 		{"z=macvtap:vD", "vD"},
-		{"z=packet:nickname", "altname of vD"},
+		{"z=packet:nickname", "nickname is netdev vA, which is under port a already"},
+		{"z=tap:t1,netns=/run/netns/" + y.Name, "t1 is netdev t1, which is under port e already"},
+		{"z=tap:sixteen-bytes-16", "at most 15"},
 	} {
 		s := launch(t, b.sw, "a=packet:vA,gso_max_size=200000,gso_ipv4_max_size=200000",
 			"b=macvtap:m0,lower=vB", "c=tap:t0,netns="+y.Name, "d=tap:t0",
@@ -416,21 +419,41 @@ func TestErrorInANamespaceSaysWhereToType(t *testing.T) {
 	run(t, b.sw, port)
 }
 
-// TestBusyDeviceNamesItsHolder: the command that the error tells finds the process,
-// and when that is gone the device can be had.
+// TestBusyDeviceNamesItsHolder: where that is no switch, the command that the error tells
+// finds the process, and when that is gone the device can be had.
 func TestBusyDeviceNamesItsHolder(t *testing.T) {
-	for _, c := range []struct{ name, prepare, port string }{
-		{"tap", "ip tuntap add dev busy0 mode tap vnet_hdr", "a=tap:busy0"},
+	tap := func(queues int) func() ([]*tunio.Queue, error) {
+		return func() ([]*tunio.Queue, error) {
+			return tunio.OpenTap(tunio.TapConfig{Name: "busy0", Queues: queues})
+		}
+	}
+	for _, c := range []struct {
+		name, prepare, port string
+		open                func() ([]*tunio.Queue, error)
+	}{
+		{"tap", "ip tuntap add dev busy0 mode tap vnet_hdr", "a=tap:busy0", tap(1)},
 		{"tap with queues", "ip tuntap add dev busy0 mode tap multi_queue vnet_hdr",
-			"a=tap:busy0,queues=2"},
+			"a=tap:busy0,queues=2", tap(2)},
 		{"macvtap", "ip link add v0 type veth peer name v1; " +
-			"ip link add link v0 name busy0 type macvtap mode passthru", "a=macvtap:busy0"},
+			"ip link add link v0 name busy0 type macvtap mode passthru", "a=macvtap:busy0",
+			func() ([]*tunio.Queue, error) { return tunio.OpenMacvtap("busy0", 1) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)
 			b.built()
 			shell(t, b.sw, c.prepare)
-			holder := run(t, b.sw, c.port)
+			var held []*tunio.Queue
+			err := b.sw.Do(func() (err error) {
+				held, err = c.open()
+				return err
+			})
+			netnstest.Need(t, err)
+			release := func() {
+				for _, q := range held {
+					q.Close()
+				}
+			}
+			defer release()
 			s := launch(t, b.sw, c.port)
 			if code := s.exit(); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
@@ -443,10 +466,10 @@ func TestBusyDeviceNamesItsHolder(t *testing.T) {
 			command, _, _ := strings.Cut(hint(t, s), "  (")
 			// Processes that end meanwhile are no concern.
 			out := shell(t, b.sw, command+" || true")
-			if !strings.Contains(out, strconv.Itoa(holder.PID())) {
-				t.Errorf("%s prints %q: nothing about process %d", command, out, holder.PID())
+			if !strings.Contains(out, strconv.Itoa(os.Getpid())) {
+				t.Errorf("%s prints %q: nothing about process %d", command, out, os.Getpid())
 			}
-			holder.stop()
+			release()
 			run(t, b.sw, c.port)
 		})
 	}

@@ -91,7 +91,7 @@ const (
 	maxMTU     = 65535 // IP_MAX_MTU (include/net/ip.h)
 	maxQueues  = 256   // MAX_TAP_QUEUES (include/linux/if_tap.h); tun has the same
 	minGSOSize = 128   // below this not even one segment of a small MSS fits
-	maxName    = 15    // IFNAMSIZ less its NUL (include/uapi/linux/if.h)
+	maxName    = 127   // ALTIFNAMSIZ less its NUL (include/uapi/linux/if.h): it may be an altname
 )
 
 // Parse reads one -p argument.

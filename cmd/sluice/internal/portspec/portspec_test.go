@@ -7,6 +7,9 @@ import (
 	"sluice/dataplane"
 )
 
+// long is as long as an altname gets.
+var long = strings.Repeat("0123456", 18) + "7"
+
 func TestParseTakesEveryKey(t *testing.T) {
 	for arg, want := range map[string]Port{
 		"a=packet:vA": {Name: "a", Kind: Packet, Device: "vA", Queues: 1, Offload: OffloadAuto},
@@ -19,6 +22,7 @@ func TestParseTakesEveryKey(t *testing.T) {
 			Name: "m", Kind: Macvtap, Device: "m0", Lower: "eth0", Queues: 1,
 			Oversize: dataplane.OversizePass, Offload: OffloadNone,
 		},
+		"a=packet:" + long:            {Name: "a", Kind: Packet, Device: long, Queues: 1, Offload: OffloadAuto},
 		"p=packet:eth0.100,host=keep": {Name: "p", Kind: Packet, Device: "eth0.100", Queues: 1, Offload: OffloadAuto, Host: HostKeep},
 	} {
 		got, err := Parse(arg)
@@ -36,7 +40,7 @@ func TestParseSaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		"=packet:vA":                      "no name",
 		"a=veth:vA":                       `no such port kind "veth": use tap, packet or macvtap`,
 		"a=packet:":                       "the device has no name",
-		"a=packet:0123456789abcdef":       "has 16 bytes, and the kernel takes at most 15",
+		"a=packet:" + long + "x":          "has 128 bytes, and the kernel takes at most 127",
 		"a=packet:a/b":                    "not one that a netdev can have",
 		"a=packet:vA,mtu":                 `"mtu" is not key=value`,
 		"a=packet:vA,":                    "",

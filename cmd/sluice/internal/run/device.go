@@ -19,11 +19,14 @@ type queue struct{ *tunio.Queue }
 func (q queue) Transmitter() dataplane.Transmitter { return q.Queue.Transmitter() }
 
 // begin attaches the port for the first time, creating what is missing.
-func (p *port) begin() (err error) {
+func (p *port) begin() error {
 	facts, err := p.ns.ns.Get(p.spec.Device)
 	switch {
 	case err == nil:
 		if err := p.checkLower(facts); err != nil {
+			return err
+		}
+		if err := p.hold(facts); err != nil {
 			return err
 		}
 		if err := p.hide(facts); err != nil {
@@ -32,10 +35,9 @@ func (p *port) begin() (err error) {
 		_, err = p.attach(facts)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
-	case p.spec.Kind == portspec.Tap:
-		err = p.createTap()
-	case p.spec.Kind == portspec.Macvtap && p.spec.Lower != "":
-		err = p.createMacvtap()
+	case p.spec.Kind == portspec.Tap, p.spec.Lower != "":
+		p.creates = true
+		err = p.create()
 	case p.spec.Kind == portspec.Macvtap:
 		return fmt.Errorf("%w; to have it created over a netdev add lower=NETDEV", err)
 	default:
@@ -46,6 +48,14 @@ func (p *port) begin() (err error) {
 	}
 	p.follow()
 	return nil
+}
+
+// create makes the device, which is missing, and attaches the port.
+func (p *port) create() error {
+	if p.spec.Kind == portspec.Tap {
+		return p.createTap()
+	}
+	return p.createMacvtap()
 }
 
 // checkLower reports a macvtap that is over another netdev than the one asked for.
@@ -91,7 +101,7 @@ func (p *port) createTap() error {
 }
 
 // createMacvtap makes the macvtap and attaches the port.
-func (p *port) createMacvtap() error {
+func (p *port) createMacvtap() (err error) {
 	ns := p.ns.ns
 	lower, err := ns.Get(p.spec.Lower)
 	if err != nil {
@@ -100,11 +110,11 @@ func (p *port) createMacvtap() error {
 	if err := ns.CreateMacvtap(p.spec.Device, p.spec.Lower); err != nil {
 		return err
 	}
-	facts, err := ns.Get(p.spec.Device)
-	if err != nil {
-		return errors.Join(err, ns.Delete(p.spec.Device))
-	}
-	p.made = facts.Index
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ns.Delete(p.spec.Device))
+		}
+	}()
 	// A new macvtap begins with 64 KiB, whatever is under it.
 	_, err = ns.SetSizes(p.spec.Device, link.Sizes{
 		GSOMaxSize: lower.GSOMaxSize, GSOIPv4MaxSize: lower.GSOIPv4MaxSize, GSOMaxSegs: lower.GSOMaxSegs,
@@ -124,7 +134,9 @@ func (p *port) createMacvtap() error {
 func (p *port) adopt(queues []*tunio.Queue) (err error) {
 	defer func() {
 		if err != nil {
+			p.unhold()
 			closeQueues(queues)
+			p.made = 0
 		}
 	}()
 	ns := p.ns.ns
@@ -140,6 +152,9 @@ func (p *port) adopt(queues []*tunio.Queue) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := p.hold(facts); err != nil {
+		return err
+	}
 	p.made = facts.Index
 	if facts, err = p.raise(facts); err != nil {
 		return err
@@ -147,13 +162,10 @@ func (p *port) adopt(queues []*tunio.Queue) (err error) {
 	return p.use(queues, facts)
 }
 
-// attach opens an existing device and puts it under the port. It returns what then holds
-// of the netdev.
+// attach opens the netdev that f describes, which the port holds, and puts it under the
+// port. It returns what then holds of the netdev.
 func (p *port) attach(f *link.Facts) (_ *link.Facts, err error) {
-	if f.Name != p.spec.Device {
-		return nil, fmt.Errorf("%s is an altname of %s: that is what the port's device has to be",
-			p.spec.Device, f.Name)
-	}
+	p.called(f.Name)
 	if f, err = p.raise(f); err != nil {
 		return nil, err
 	}
@@ -164,24 +176,24 @@ func (p *port) attach(f *link.Facts) (_ *link.Facts, err error) {
 	switch p.spec.Kind {
 	case portspec.Tap:
 		err = p.ns.ns.Do(func() (err error) {
-			queues, err = tunio.OpenTap(tunio.TapConfig{Name: p.spec.Device, Queues: p.spec.Queues})
+			queues, err = tunio.OpenTap(tunio.TapConfig{Name: f.Name, Queues: p.spec.Queues})
 			return err
 		})
 		if err != nil && p.spec.Netns != "" { // where the command that the error tells is to be typed
 			err = fmt.Errorf("in network namespace %s: %w", p.spec.Netns, err)
 		}
 	case portspec.Packet:
-		queues, err = tunio.OpenPacket(p.spec.Device, p.spec.Queues)
+		queues, err = tunio.OpenPacket(f.Name, p.spec.Queues)
 	case portspec.Macvtap:
-		queues, err = tunio.OpenMacvtap(p.spec.Device, p.spec.Queues)
+		queues, err = tunio.OpenMacvtap(f.Name, p.spec.Queues)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// Who opens a TAP gives it its carrier.
-	now, err := p.ns.ns.Get(p.spec.Device)
+	now, err := p.ns.ns.Get(f.Name)
 	if err == nil && now.Index != f.Index {
-		err = fmt.Errorf("%s was replaced while it was being opened", p.spec.Device)
+		err = fmt.Errorf("%s was replaced while it was being opened", f.Name)
 	}
 	if err == nil {
 		err = p.use(queues, now)
@@ -207,6 +219,7 @@ func (p *port) use(queues []*tunio.Queue, f *link.Facts) error {
 	if err := p.sw.Attach(qs, limits, carries(f)); err != nil {
 		return err
 	}
+	p.called(f.Name)
 	p.lost += p.linkDrops() // of a tap that was away
 	p.queues, p.index, p.in, p.base, p.seen = queues, f.Index, p.ns.ns, f.Drops, f.Drops
 	p.gone, p.parked = nil, false
@@ -234,14 +247,14 @@ func (p *port) raise(f *link.Facts) (*link.Facts, error) {
 	if want == (link.Sizes{}) {
 		return f, nil
 	}
-	c, err := p.ns.ns.SetSizes(s.Device, want)
+	c, err := p.ns.ns.SetSizes(f.Name, want)
 	if f.Index != p.made && c.Before != c.After {
 		p.changes = append(p.changes, change{p.ns.ns, c})
 	}
 	if err != nil {
 		return nil, err
 	}
-	return p.ns.ns.Get(s.Device)
+	return p.ns.ns.GetIndex(f.Index)
 }
 
 // warnLess warns, once, of a limit that is lower than the one asked for: the kernel
@@ -310,14 +323,21 @@ func lower(limit *int, bound int) {
 // release takes the device from under the port and closes it.
 func (p *port) release() {
 	p.unhide()
-	if p.queues == nil {
-		return
+	if p.queues != nil {
+		p.sw.Detach()
+		p.lost += p.queueDrops() + p.linkDrops()
+		p.base = p.seen
+		closeQueues(p.queues)
+		p.queues, p.gone, p.parked = nil, nil, false
 	}
-	p.sw.Detach()
-	p.lost += p.queueDrops() + p.linkDrops()
-	p.base = p.seen
-	closeQueues(p.queues)
-	p.queues, p.gone, p.parked = nil, nil, false
+	p.unhold()
+}
+
+// forget is release of a device that is not the port's any more.
+func (p *port) forget() {
+	p.release()
+	p.index = 0
+	p.called("")
 }
 
 // end releases the device, removes it if it is ours, and puts back what was changed
@@ -331,11 +351,12 @@ func (p *port) end() error {
 		}
 	}
 	p.changes = nil
-	// A tap went with its descriptors. A macvtap of the same name may be another's.
+	// A tap went with its descriptors. A macvtap of the same name may be another's, and
+	// ours may have another name.
 	if p.made != 0 && p.spec.Kind == portspec.Macvtap { // in the process's own namespace
-		f, err := p.ns.ns.Get(p.spec.Device)
-		if err == nil && f.Index == p.made {
-			err = p.ns.ns.Delete(p.spec.Device)
+		f, err := p.ns.ns.GetIndex(p.made)
+		if err == nil && f.Kind == "macvtap" {
+			err = p.ns.ns.Delete(f.Name)
 		}
 		if !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)

@@ -4,17 +4,21 @@
 //
 // # How a port follows its device
 //
-// Every port has one function, follow, that looks at the device and makes the port
-// agree with it: attach what has appeared, release what is gone, set up or down,
-// pass on new limits, leave the host's own stack what it has a use for. It is called at
-// start, whenever netlink or a worker says that something happened, and once a second,
-// since changes of sizes and addresses make no event that is listened for. It asks what
-// is, and never what happened; so events may come late, twice, or not at all.
+// A port goes by the name of its device until it has one, and by the netdev's index from
+// then on: find says which netdev that is now. Every port has one function, follow, that
+// looks at the device and makes the port agree with it: attach what has appeared, release
+// what is gone, make again what Sluice had made, set up or down, pass on new limits, leave
+// the host's own stack what it has a use for. It is called at start, whenever netlink or a
+// worker says that something happened, and once a second, since changes of sizes and
+// addresses make no event that is listened for. It asks what is, and never what happened;
+// so events may come late, twice, or not at all.
 //
 // # Ownership
 //
-// What Sluice created it removes, also when it fails half-way; what it changed on
-// other netdevs it puts back unless somebody else has changed it since.
+// A port holds its netdev (link.Hold) before it does anything to it: no other switch, nor
+// another port of this one, has it meanwhile. What Sluice created it removes, also when it
+// fails half-way, and creates again when somebody deletes it; what it changed on other
+// netdevs it puts back unless somebody else has changed it since.
 //
 // # Concurrency
 //

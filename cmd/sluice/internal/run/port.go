@@ -22,11 +22,19 @@ type port struct {
 	sw        *dataplane.Port
 	own, ns   *namespace // the process's, and the device's
 	abilities *probe.Result
-	log       *slog.Logger
+	plain     *slog.Logger // with the names that the command line has
+	log       *slog.Logger // and the netdev's own, where that is another
+	// holder is the switch's port that holds a netdev, or nil.
+	holder func(in *link.Namespace, index int) *port
 
 	queues  []*tunio.Queue  // open while the port is attached
-	index   int             // of the netdev that they were opened on,
+	index   int             // of the netdev that they are, or were last, open on; or 0,
+	netdev  string          // its name,
 	in      *link.Namespace // and its namespace
+	held    *link.Hold      // says that the netdev is taken; may be nil
+	creates bool            // the device was missing at first: it is Sluice's to make
+	missed  time.Time       // since when it could be made again, or when that failed
+	unmade  error           // why it cannot be
 	host    io.Closer       // keeps frames from the host's stack; may be nil
 	exposed bool            // nothing can keep them from it: the kernel has no tcx
 	hostUse string          // what the host needs them for, as logged last
@@ -53,60 +61,63 @@ type change struct {
 // follow makes the port agree with its device.
 func (p *port) follow() {
 	if p.ns.ns == nil {
-		p.release()
 		p.say("its namespace is gone")
+		p.forget()
+		p.missed = time.Time{}
 		return
 	}
-	if p.queues != nil && p.in != p.ns.ns {
-		p.release() // the namespace was deleted, and made again at once
+	if p.in != nil && p.in != p.ns.ns {
+		p.forget() // the namespace was deleted, and made again
+		p.in, p.missed = nil, time.Time{}
 	}
-	f, err := p.ns.ns.Get(p.spec.Device)
+	f, same, err := p.find()
 	switch {
-	case errors.Is(err, os.ErrNotExist) && p.spec.Kind == portspec.Tap &&
-		p.queues != nil && !p.queues[0].Gone():
-		p.park("the device is in another namespace")
-		return
 	case errors.Is(err, os.ErrNotExist):
-		p.release()
-		p.say("the device is gone")
-		return
+		if f = p.missing(); f == nil {
+			return
+		}
 	case err != nil:
 		p.say(err.Error())
 		return
-	}
-	switch replaced := p.queues != nil && p.replaced(f); {
-	case replaced && p.outlives(f):
+	case !same && p.outlives(f):
 		p.park("the device is elsewhere, and what has its name is no TAP")
 		return
-	case replaced:
-		p.release()
+	case !same:
+		if p.queues != nil && !p.parked {
+			p.say(deviceGone) // and here is another
+		}
+		p.forget()
 	case p.gone != nil:
 		p.warnOnce("a queue failed, and the device is opened again: " + p.gone.Error())
 		p.release()
+	}
+	p.missed, p.unmade = time.Time{}, nil
+	if err := p.hold(f); err != nil {
+		if p.queues != nil { // of a tap that has come back
+			p.park(err.Error())
+		} else {
+			p.refuse(err)
+		}
+		return
 	}
 	p.hideAgain(f)
 	if p.queues == nil || p.parked {
 		if f, err = p.attach(f); err != nil {
 			p.unhide()
-			// A new device may still be in its maker's hands: `ip tuntap add` has it
-			// open for a moment.
-			if p.refused.IsZero() {
-				p.refused = time.Now()
-			}
-			if time.Since(p.refused) >= interval/2 {
-				p.say(err.Error())
-			}
+			p.unhold()
+			p.refuse(err)
 			return
 		}
-		p.refused = time.Time{}
 	} else {
+		p.renamed(f)
 		p.index, p.seen = f.Index, f.Drops
 	}
+	p.refused = time.Time{}
 	limits, err := p.limits(f)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // a macvtap goes with its lower netdev
-		p.release()
-		p.say("the device is gone")
+		p.say(deviceGone)
+		p.forget()
 		return
 	case err != nil:
 		p.say(err.Error())
@@ -117,7 +128,7 @@ func (p *port) follow() {
 	p.advise()
 	switch {
 	case !f.Up:
-		p.say(fmt.Sprintf("the device is down; try: %s link set %s up", p.ip(), p.spec.Device))
+		p.say(fmt.Sprintf("the device is down; try: %s link set %s up", p.ip(), f.Name))
 	case !f.Carrier && f.Tun != nil:
 		p.say("the device has no carrier: nobody has the TAP open")
 	case !f.Carrier:
@@ -127,18 +138,80 @@ func (p *port) follow() {
 	}
 }
 
-// park takes a TAP that is elsewhere, and works on there, from under the port. Closing
-// its queues could delete it, and what is sent there is not for this switch.
-func (p *port) park(why string) {
-	p.sw.Detach()
-	p.parked = true
-	p.say(why)
+// refuse says why the port's device cannot be had. A new device may still be in its
+// maker's hands: `ip tuntap add` has it open for a moment.
+func (p *port) refuse(err error) {
+	if p.refused.IsZero() {
+		p.refused = time.Now()
+	}
+	if time.Since(p.refused) >= interval/2 {
+		p.say(err.Error())
+	}
 }
 
-// outlives reports whether the port's TAP is elsewhere, and the netdev that f describes,
-// which has its name now, is nothing that could take its place.
-func (p *port) outlives(f *link.Facts) bool {
-	return p.spec.Kind == portspec.Tap && !p.queues[0].Gone() && (f.Tun == nil || !f.Tun.Tap)
+// deviceGone is the state of a port whose device is neither here nor elsewhere.
+const deviceGone = "the device is gone"
+
+// missing deals with a device that is not there. It returns what holds of one that it has
+// made, or nil.
+func (p *port) missing() *link.Facts {
+	if p.spec.Kind != portspec.Packet && p.queues != nil && !p.queues[0].Gone() {
+		p.park("the device is in another namespace")
+		return nil
+	}
+	p.release()
+	if f := p.remake(); f != nil {
+		return f
+	}
+	why := deviceGone
+	if p.unmade != nil {
+		why += ", and cannot be made again: " + p.unmade.Error()
+	}
+	p.say(why)
+	p.forget()
+	return nil
+}
+
+// remake makes again what Sluice had made. It waits until that has been possible for a
+// while: who deletes a device to put another in its place is not disturbed.
+func (p *port) remake() *link.Facts {
+	if !p.creates {
+		return nil
+	}
+	if p.spec.Lower != "" {
+		if _, err := p.ns.ns.Get(p.spec.Lower); errors.Is(err, os.ErrNotExist) {
+			p.missed, p.unmade = time.Time{}, nil
+			return nil
+		}
+	}
+	switch {
+	case p.missed.IsZero():
+		p.missed = time.Now()
+		return nil
+	case time.Since(p.missed) < interval:
+		return nil
+	}
+	// Also a failure makes netlink events, at which it would be tried for ever.
+	p.missed = time.Now()
+	if p.unmade = p.create(); p.unmade != nil {
+		return nil
+	}
+	f, err := p.ns.ns.GetIndex(p.index)
+	if err != nil { // it went at once
+		return nil
+	}
+	p.log.Info("the device was gone, and is made again")
+	return f
+}
+
+// park takes a tap or macvtap that works on elsewhere, or is another's, from under the port.
+// Closing a tap's queues could delete it, and what is sent there is not for this switch.
+func (p *port) park(why string) {
+	p.unhide()
+	p.sw.Detach()
+	p.parked = true
+	p.unhold()
+	p.say(why)
 }
 
 // ip is the command ip in the port's namespace.
@@ -155,25 +228,6 @@ func (p *port) ip() string {
 // carries reports whether what is sent to the netdev gets anywhere. A netdev that is
 // up may have no carrier: a veth whose peer is down, a TAP that nobody has open.
 func carries(f *link.Facts) bool { return f.Up && f.Carrier }
-
-// replaced reports whether the netdev that f describes, which has the device's name,
-// is another than the queues were opened on.
-func (p *port) replaced(f *link.Facts) bool {
-	switch {
-	case f.Index == p.index && !p.parked:
-		return false
-	case p.spec.Kind != portspec.Tap:
-		return true
-	}
-	// A tap that was moved away and back has another index, and its queues work on.
-	// While it is away its name may be another's.
-	name, ns, err := p.queues[0].Device()
-	if err != nil {
-		return true
-	}
-	defer ns.Close()
-	return name != p.spec.Device || !p.ns.ns.Is(ns)
-}
 
 const up = "up"
 

@@ -14,9 +14,8 @@ type state struct {
 
 // state is the port's state now.
 func (p *port) state() state {
-	if p.queues != nil && p.ns.ns != nil {
-		// Another netdev may have the name by now.
-		if f, err := p.ns.ns.Get(p.spec.Device); err == nil && f.Index == p.index {
+	if p.queues != nil && !p.parked && p.ns.ns != nil {
+		if f, err := p.ns.ns.GetIndex(p.index); err == nil {
 			p.seen = f.Drops
 		}
 	}
@@ -50,7 +49,7 @@ func grown(from, to uint64) uint64 {
 // summary is the port's part of the summary, with the state in p.last.
 func (p *port) summary() summary.Port {
 	c, l := p.sw.Stats(), p.last.limits
-	return summary.Port{
+	s := summary.Port{
 		Name: p.spec.Name, Kind: string(p.spec.Kind), Device: p.spec.Device, Up: p.last.up,
 		Limits: summary.Limits{
 			GSOMaxSize: l.GSOMaxSize, GSOIPv4MaxSize: l.GSOIPv4MaxSize, GSOMaxSegs: l.GSOMaxSegs, MTU: l.MTU,
@@ -66,6 +65,10 @@ func (p *port) summary() summary.Port {
 		Drops:       summary.Drops{Ingress: drops(&c.IngressDrops), Egress: drops(&c.EgressDrops)},
 		KernelDrops: p.last.kernelDrops,
 	}
+	if p.alias() {
+		s.Netdev = p.netdev
+	}
+	return s
 }
 
 // drops are the reasons that occurred.

@@ -97,8 +97,10 @@ func (r *runner) open(specs []portspec.Port) error {
 		p := &port{
 			spec: s, sw: sp, own: own, ns: ns,
 			abilities: &r.probe,
-			log:       r.log.With("port", s.Name, "device", s.Device),
+			plain:     r.log.With("port", s.Name, "device", s.Device),
+			holder:    r.holder,
 		}
+		p.called("")
 		r.ports = append(r.ports, p)
 		err = p.begin()
 		switch {
