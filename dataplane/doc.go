@@ -30,6 +30,12 @@
 // drop with a reason. Only frames that parse in full count against a port's GSO
 // abilities, so that a malformed frame is its sender's own loss.
 //
+// Through a layer-2 loop, flooded frames come in again, circulate, and have addresses
+// learnt where nobody is. When addresses move as often as that makes them, the database
+// starts anew, and for as long as the loop shows, and a minute more, flooded frames are
+// remembered for a moment, by a hash: one that comes in at another port, or often at the
+// same, is dropped before its source is learnt. Without a loop nothing is remembered.
+//
 // # Conservation
 //
 // Counters obey two laws whenever no batch is in flight. Over all ports, rx.frames

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,7 @@ type FDB struct {
 	buckets [fdbBuckets]bucket
 	mu      sync.Mutex // serialises writers
 	flaps   flaps      // guarded by mu
+	loops   loops
 }
 
 // bucket is two cache lines. A key is changed only through 0, so that a reader who
@@ -60,7 +62,11 @@ type flaps struct {
 }
 
 func newFDB() *FDB {
-	return &FDB{seed: rand.Uint64() | 1, flaps: flaps{moves: make(map[uint64]int, flapMost)}}
+	return &FDB{
+		seed:  rand.Uint64() | 1,
+		flaps: flaps{moves: make(map[uint64]int, flapMost)},
+		loops: loops{seed: maphash.MakeSeed()},
+	}
 }
 
 // age is how long before now the entry with value val was written. It is 0 for an
@@ -129,7 +135,13 @@ func (t *FDB) learnSlow(
 		case k == key:
 			was := b.vals[i].Swap(val)
 			from = PortID(was)
-			return from, from != p && age(was, now) <= ageing && t.flaps.moved(key, now)
+			if from == p || age(was, now) > ageing {
+				return from, false
+			}
+			if t.loops.moved(now) {
+				t.forget(func(PortID) bool { return true }) // a loop has moved many to where they are not
+			}
+			return from, t.flaps.moved(key, now)
 		case free < 0 && (k == 0 || age(b.vals[i].Load(), now) > ageing):
 			free = i
 		}
@@ -163,10 +175,15 @@ func (f *flaps) moved(key uint64, now Tick) bool {
 func (t *FDB) Forget(p PortID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.forget(func(of PortID) bool { return of == p })
+}
+
+// forget removes the addresses behind some ports. The caller holds mu.
+func (t *FDB) forget(behind func(PortID) bool) {
 	for i := range t.buckets {
 		b := &t.buckets[i]
 		for j := range b.keys {
-			if b.keys[j].Load() != 0 && PortID(b.vals[j].Load()) == p {
+			if b.keys[j].Load() != 0 && behind(PortID(b.vals[j].Load())) {
 				b.keys[j].Store(0)
 			}
 		}

@@ -15,6 +15,9 @@ import (
 type PortConfig struct {
 	Name     string
 	Oversize Oversize
+	// ForwardReserved floods what comes in for 01:80:c2:00:00:0x. Without it, and for
+	// vnet.PauseMAC always, such frames are dropped.
+	ForwardReserved bool
 }
 
 // Port is identity, counters, forwarding entries and limits. It outlives the

@@ -342,6 +342,30 @@ func TestFramesThatAreNotForwarded(t *testing.T) {
 	same(t, qb.taken(), f)
 }
 
+// TestReservedGroups: what comes in at a port that forwards them is flooded, whatever the
+// ports are that it leaves by; PAUSE never is, and other ports go on dropping all.
+func TestReservedGroups(t *testing.T) {
+	l := newLab(t)
+	a, qa := l.portConfig(PortConfig{Name: "a", ForwardReserved: true}, bigLimits())
+	b, qb := l.port("b", bigLimits())
+	_, qc := l.port("c", bigLimits())
+	for group := vnet.MAC(0x0180c2000000); group.Reserved(); group++ {
+		f := small(host1, group)
+		qb.inject(f)
+		same(t, qa.taken())
+		qa.inject(f)
+		for _, q := range []*fakeQueue{qb, qc} {
+			if group == vnet.PauseMAC {
+				same(t, q.taken())
+			} else {
+				same(t, q.taken(), f)
+			}
+		}
+	}
+	wantIngress(t, a, vnet.DropReservedMulticast, 1)
+	wantIngress(t, b, vnet.DropReservedMulticast, 16)
+}
+
 func TestBadSourcesAreNotLearnt(t *testing.T) {
 	l := newLab(t)
 	_, qa := l.port("a", bigLimits())

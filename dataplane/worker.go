@@ -47,6 +47,7 @@ type worker struct {
 	tally    rxTally
 	counters *rxCounters
 	now      Tick
+	watching bool // loops.watching, in the current batch
 	subject  subject
 	seg      offload.Segmenter
 	rescues  []*rescue // by depth; see refused
@@ -105,6 +106,7 @@ func (w *worker) batch() {
 		w.adopt(s)
 	}
 	w.now = Tick(w.sw.tick.Load())
+	w.watching = w.sw.fdb.loops.watching(w.now)
 	for i := range w.rx.Frames {
 		w.forward(&w.rx.Frames[i])
 	}
@@ -155,8 +157,10 @@ func (w *worker) forward(f *vnet.Frame) {
 	case d != vnet.Keep:
 	case s.l2.Src.Group() || s.l2.Src == 0:
 		d = vnet.DropBadSource
-	case s.l2.Dst.Reserved():
+	case s.l2.Dst.Reserved() && (!w.in.config.ForwardReserved || s.l2.Dst == vnet.PauseMAC):
 		d = vnet.DropReservedMulticast
+	case w.watching && w.returned(s): // its source is not behind this port
+		d = vnet.DropLoop
 	}
 	if d != vnet.Keep {
 		w.tally.drops[d]++
@@ -175,6 +179,16 @@ func (w *worker) forward(f *vnet.Frame) {
 		}
 	}
 	w.flood(s)
+}
+
+// returned reports whether s would be flooded, and is there for a loop.
+func (w *worker) returned(s *subject) bool {
+	if !s.l2.Dst.Group() {
+		if _, known := w.sw.fdb.Lookup(s.l2.VID(), s.l2.Dst, w.now); known {
+			return false
+		}
+	}
+	return w.sw.fdb.loops.returned(s.frame, w.in.id, w.now)
 }
 
 // flap tells that mac is heard on this port and on another in turn.

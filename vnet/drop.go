@@ -20,6 +20,7 @@ const (
 	DropHeadersTooLong    // ingress: protocol headers longer than MaxHeaders
 	DropBadSource         // ingress: source address is a group address or zero
 	DropReservedMulticast // ingress: 01:80:c2:00:00:0x, which a bridge does not forward (IEEE 802.1Q, 8.6.3)
+	DropLoop              // ingress: a copy of a flooded frame that came back through a layer-2 loop
 	DropSamePort          // ingress: its destination is behind the port that it came from
 	DropNoEgress          // ingress: no other port is up
 
@@ -51,6 +52,7 @@ var dropNames = [NumDrops]string{
 	DropHeadersTooLong:    "headers_too_long",
 	DropBadSource:         "bad_source",
 	DropReservedMulticast: "reserved_multicast",
+	DropLoop:              "loop",
 	DropSamePort:          "same_port",
 	DropNoEgress:          "no_egress",
 	DropOverMTU:           "over_mtu",

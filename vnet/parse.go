@@ -55,6 +55,9 @@ func (m MAC) Group() bool { return m>>40&1 != 0 }
 // no bridge forwards (IEEE 802.1Q, table 8-1).
 func (m MAC) Reserved() bool { return m&^0xf == 0x0180c2000000 }
 
+// PauseMAC is where PAUSE frames go, which mean one link alone (IEEE 802.3, 31B.1).
+const PauseMAC MAC = 0x0180c2000001
+
 // L2 is what the Ethernet header and its VLAN tags say.
 type L2 struct {
 	Dst, Src  MAC

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,11 +48,14 @@ KIND is tap (created if missing), packet (an existing netdev) or macvtap
   offload=WHAT         auto (default), full, csum or none: what the receiver takes
   host=HOW             packet: does the host's own stack see the frames too: drop
                        (no) or keep (yes); by default it does while the netdev has
-                       an address, is a bridge's port or carries another netdev`
+                       an address, is a bridge's port or carries another netdev
+  reserved=HOW         what becomes of frames for 01:80:c2:00:00:0x (LLDP, LACP,
+                       STP, 802.1X) that come in at the port: drop, or forward to
+                       every other port, but for PAUSE; default: as --reserved`
 
 func newRunCommand() *cobra.Command {
 	var args []string
-	var file string
+	var file, reserved string
 	c := &cobra.Command{
 		Use:     "run -p NAME=KIND:DEVICE[,key=value...] -p ...",
 		Short:   "Switch frames between ports until SIGINT, SIGTERM or SIGHUP",
@@ -59,7 +63,7 @@ func newRunCommand() *cobra.Command {
 		Example: runExample,
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ports, err := parsePorts(args)
+			ports, err := parsePorts(args, reserved)
 			if err != nil {
 				return usageError{err}
 			}
@@ -67,6 +71,7 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVarP(&args, "port", "p", nil, portHelp)
+	c.Flags().StringVar(&reserved, "reserved", string(portspec.ReservedDrop), "`HOW` ports without a key reserved= have it: drop or forward")
 	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
 	return c
 }
@@ -83,8 +88,13 @@ func noArgs(c *cobra.Command, args []string) error {
 		c.CommandPath(), args[0], c.CommandPath())}
 }
 
-// parsePorts reads the -p arguments and checks them against each other.
-func parsePorts(args []string) ([]portspec.Port, error) {
+// parsePorts reads the -p arguments and checks them against each other. reserved is what
+// ports have that do not say.
+func parsePorts(args []string, reserved string) ([]portspec.Port, error) {
+	usual, err := portspec.ParseReserved("--reserved", reserved)
+	if err != nil {
+		return nil, err
+	}
 	if len(args) == 0 {
 		return nil, errors.New("no port given: use -p NAME=KIND:DEVICE, for example -p a=packet:veth0")
 	}
@@ -102,6 +112,7 @@ func parsePorts(args []string) ([]portspec.Port, error) {
 				return nil, fmt.Errorf("-p %s: device %s is under port %s already", arg, p.Device, o.Name)
 			}
 		}
+		p.Reserved = cmp.Or(p.Reserved, usual)
 		ports = append(ports, p)
 	}
 	return ports, nil

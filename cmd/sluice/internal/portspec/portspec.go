@@ -66,6 +66,20 @@ const (
 
 var hosts = []Host{HostDrop, HostKeep}
 
+// Reserved says what becomes of frames for 01:80:c2:00:00:0x that come in at a port.
+type Reserved string
+
+// Reserved settings.
+const (
+	ReservedDrop    Reserved = "drop"    // as a bridge does
+	ReservedForward Reserved = "forward" // flood them, but for PAUSE
+)
+
+var reserveds = []Reserved{ReservedDrop, ReservedForward}
+
+// ParseReserved reads a value of the key reserved, or of the flag --reserved.
+func ParseReserved(key, value string) (Reserved, error) { return word(key, value, reserveds) }
+
 // Port is one -p argument. Numbers that were not given are 0.
 type Port struct {
 	Name   string
@@ -83,6 +97,7 @@ type Port struct {
 	Oversize       dataplane.Oversize
 	Offload        Offload
 	Host           Host
+	Reserved       Reserved // "" when not given: as the switch has it
 }
 
 // Bounds of numbers.
@@ -181,8 +196,10 @@ func (p *Port) set(key, value string) (err error) {
 		if err == nil {
 			err = only(Packet)
 		}
+	case "reserved":
+		p.Reserved, err = ParseReserved(key, value)
 	default:
-		return fmt.Errorf("no such key %q: use netns, lower, mtu, queues, gso_max_size, gso_ipv4_max_size, gso_max_segs, oversize, offload or host", key)
+		return fmt.Errorf("no such key %q: use netns, lower, mtu, queues, gso_max_size, gso_ipv4_max_size, gso_max_segs, oversize, offload, host or reserved", key)
 	}
 	return err
 }

@@ -22,8 +22,9 @@ func TestParseTakesEveryKey(t *testing.T) {
 			Name: "m", Kind: Macvtap, Device: "m0", Lower: "eth0", Queues: 1,
 			Oversize: dataplane.OversizePass, Offload: OffloadNone,
 		},
-		"a=packet:" + long:            {Name: "a", Kind: Packet, Device: long, Queues: 1, Offload: OffloadAuto},
-		"p=packet:eth0.100,host=keep": {Name: "p", Kind: Packet, Device: "eth0.100", Queues: 1, Offload: OffloadAuto, Host: HostKeep},
+		"a=packet:" + long:             {Name: "a", Kind: Packet, Device: long, Queues: 1, Offload: OffloadAuto},
+		"p=packet:eth0.100,host=keep":  {Name: "p", Kind: Packet, Device: "eth0.100", Queues: 1, Offload: OffloadAuto, Host: HostKeep},
+		"r=packet:vA,reserved=forward": {Name: "r", Kind: Packet, Device: "vA", Queues: 1, Offload: OffloadAuto, Reserved: ReservedForward},
 	} {
 		got, err := Parse(arg)
 		if err != nil || got != want {
@@ -57,6 +58,7 @@ func TestParseSaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		"a=packet:vA,host=maybe":          `host: "maybe" is not drop or keep`,
 		"a=packet:vA,offload=some":        `offload: "some" is not auto, full, csum or none`,
 		"a=packet:vA,oversize=drop":       `oversize: "drop" is not resegment, segment or pass`,
+		"a=packet:vA,reserved=flood":      `reserved: "flood" is not drop or forward`,
 		"a=packet:vA,speed=1":             `no such key "speed": use netns`,
 	} {
 		_, err := Parse(arg)

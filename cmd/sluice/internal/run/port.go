@@ -45,6 +45,7 @@ type port struct {
 	refused time.Time       // when the first of the last attempts to attach failed
 	said    string          // the state that was logged last
 	told    map[string]bool
+	loop    loopWatch
 
 	lost uint64     // kernel drops of earlier attachments
 	base link.Drops // what the netdev had dropped at attach,

@@ -90,7 +90,9 @@ func (r *runner) open(specs []portspec.Port) error {
 		if err != nil {
 			return fmt.Errorf("port %s: %w", s.Name, err)
 		}
-		sp, err := r.sw.AddPort(dataplane.PortConfig{Name: s.Name, Oversize: s.Oversize})
+		sp, err := r.sw.AddPort(dataplane.PortConfig{
+			Name: s.Name, Oversize: s.Oversize, ForwardReserved: s.Reserved == portspec.ReservedForward,
+		})
 		if err != nil {
 			return err
 		}
