@@ -51,7 +51,10 @@ func launchUnder(
 	s := &sluice{t: t, out: &netns.Output{}, summary: filepath.Join(dir, "summary.json")}
 	command := append(slices.Clone(wrap), binary, "run", "--summary", s.summary)
 	for _, p := range ports {
-		command = append(command, "-p", p)
+		if !isFlag(p) {
+			command = append(command, "-p")
+		}
+		command = append(command, p)
 	}
 	// t's context ends before its cleanups, which ask for the summary.
 	p, err := ns.Start(context.WithoutCancel(t.Context()), s.out, command[0], command[1:]...)
@@ -81,11 +84,15 @@ func run(t testing.TB, ns *netns.Namespace, ports ...string) *sluice {
 		return s.out.String() == "ready\n"
 	})
 	for _, p := range ports {
-		name, _, _ := strings.Cut(p, "=")
-		s.says(1, "port is", "port="+name+" ")
+		if name, _, _ := strings.Cut(p, "="); !isFlag(p) {
+			s.says(1, "port is", "port="+name+" ")
+		}
 	}
 	return s
 }
+
+// isFlag reports whether one of run's ports is a flag of `sluice run` instead.
+func isFlag(port string) bool { return strings.HasPrefix(port, "--") }
 
 // until waits for a condition.
 func (s *sluice) until(what string, cond func() bool) {
