@@ -70,12 +70,18 @@ func file(t testing.TB, dir, name, text string) string {
 // /run of its own: daemons keep sockets there, and must not find another's.
 const ownRun = "mount -t tmpfs none /run && "
 
+// needs skips a test whose script runs a command that is not there.
+func needs(t testing.TB, command string) {
+	t.Helper()
+	_, err := exec.LookPath(command)
+	netnstest.Need(t, err)
+}
+
 // frr runs one of FRR's routing daemons, and the zebra that it needs, with what is to be
 // configured. They run as the user frr.
 func frr(t testing.TB, h *host, name, config string) *daemon {
 	t.Helper()
-	_, err := exec.LookPath("vtysh") // in PATH, other than daemons
-	netnstest.Need(t, err)
+	needs(t, "vtysh") // in PATH, other than the daemons
 	return start(t, h.Namespace, "sh", "-c", ownRun+`
 		mkdir /run/frr && printf %s "$1" >/run/frr/conf && chown -R frr: /run/frr || exit
 		/usr/lib/frr/zebra --log stdout -P 0 -f /dev/null &
@@ -169,6 +175,7 @@ vrrp_instance lab {
 
 // TestLLDP: two daemons find each other where the ports forward reserved groups.
 func TestLLDP(t *testing.T) {
+	needs(t, "lldpd")
 	b, x, y := pair(t, netns.Link{}, netns.Link{})
 	s := run(t, b.sw, "--reserved=forward", "a=packet:vA", "b=packet:vB")
 	daemons := map[*host]*daemon{}
@@ -198,6 +205,7 @@ func TestLLDP(t *testing.T) {
 // pings. A link of a bond has one partner, so each crosses a switch of its own. (The
 // kernel's bonding driver is not everywhere; this one runs in user space.)
 func TestLACP(t *testing.T) {
+	needs(t, "ovs-vswitchd")
 	b := newBed(t)
 	x, y := b.host("a"), b.host("b")
 	for _, n := range []string{"1", "2"} {

@@ -90,7 +90,7 @@ func (p *port) advise() {
 	c := p.sw.Stats()
 	if rate, tell := p.loop.look(c.IngressDrops[vnet.DropLoop], time.Now()); tell {
 		p.log.Warn("frames that were flooded come back in here: a layer-2 loop; they are dropped as loop; "+
-			"to break it: "+p.ip()+" link set "+p.spec.Device+" down", "per_second", rate)
+			"to break it: "+p.ip()+" link set "+p.netdev+" down", "per_second", rate)
 	}
 	if c.EgressDrops[vnet.DropOverMTU] > 0 {
 		p.warnOnce("frames for the port are longer than its MTU, and dropped as over_mtu: "+
