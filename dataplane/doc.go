@@ -34,7 +34,8 @@
 // learnt where nobody is. When addresses move as often as that makes them, the database
 // starts anew, and for as long as the loop shows, and a minute more, flooded frames are
 // remembered for a moment, by a hash: one that comes in at another port, or often at the
-// same, is dropped before its source is learnt. Without a loop nothing is remembered.
+// same, is dropped before its source is learnt. Of group frames nothing is learnt in the first
+// two seconds, when some still circulate. Without a loop nothing is remembered.
 //
 // # Conservation
 //

@@ -34,6 +34,7 @@ const (
 // without one does not pay for it, and no host that moves loses a frame.
 type loops struct {
 	until   atomic.Uint32 // a Tick, exclusive: frames are watched; 0 when there was no loop
+	settled atomic.Uint32 // a Tick: from it on what circulated at first is gone
 	seed    maphash.Seed
 	buckets [loopBuckets][loopWays]atomic.Uint64 // sightings
 
@@ -45,6 +46,10 @@ type loops struct {
 
 // watching reports whether flooded frames are looked at.
 func (l *loops) watching(now Tick) bool { return now < Tick(l.until.Load()) }
+
+// settling reports whether a group frame may have circulated since before the watching
+// began. It teaches nothing: it is first seen where it came back.
+func (l *loops) settling(now Tick) bool { return now < Tick(l.settled.Load()) }
 
 // watch begins or prolongs the watching.
 func (l *loops) watch(now Tick) {
@@ -61,9 +66,13 @@ func (l *loops) moved(now Tick) bool {
 	if l.moves++; l.moves < loopMoves {
 		return false
 	}
-	began := !l.watching(now)
+	if l.watching(now) {
+		l.watch(now)
+		return false
+	}
+	l.settled.Store(uint32(now + loopMemory))
 	l.watch(now)
-	return began
+	return true
 }
 
 // sighting is a flooded frame: 32 bits of its hash, the Tick and the port that it was

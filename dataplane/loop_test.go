@@ -25,8 +25,9 @@ func TestLoopsKnowWhatComesBack(t *testing.T) {
 	split := nth(1)
 	split.Body = [][]byte{split.Head[20:30], split.Head[30:]}
 	split.Head = split.Head[:20]
-	longer := nth(1)
-	longer.Head = append(longer.Head, 0)
+	long := func(more int) vnet.Frame { // than what is hashed
+		return vnet.Frame{Head: append(nth(1).Head, make([]byte, loopHashed+more)...)}
+	}
 	var again []look
 	for range 1 + loopRepeats {
 		again = append(again, look{nth(1), p, 7, false})
@@ -37,7 +38,7 @@ func TestLoopsKnowWhatComesBack(t *testing.T) {
 	}{
 		{"another port", []look{{nth(1), p, 7, false}, {nth(1), q, 7, true}, {nth(1), p, 7, false}}},
 		{"the same port, too often", append(again, look{nth(1), p, 7, true}, look{nth(1), q, 7, true})},
-		{"other frames", []look{{nth(1), p, 7, false}, {nth(2), q, 7, false}, {longer, q, 7, false}}},
+		{"other frames", []look{{nth(1), p, 7, false}, {nth(2), q, 7, false}, {long(0), q, 7, false}, {long(1), p, 7, false}}},
 		{"other pieces", []look{{nth(1), p, 7, false}, {split, q, 7, true}}},
 		{"in the next second", []look{{nth(1), p, 7, false}, {nth(1), q, 8, true}}},
 		{"later", []look{{nth(1), p, 7, false}, {nth(1), q, 9, false}, {nth(1), p, 9, true}}},
@@ -109,8 +110,12 @@ func TestLoopIsBroken(t *testing.T) {
 		t.Errorf("the first frame made %d rounds, want some more than %d", n, loopMoves)
 	}
 	qd.taken()
-	qd.inject(small(host2, broadcast)) // forgotten with all addresses, and learnt again
+	qc.taken()
+	late := small(host2, host1) // who was heard on a and b last
+	qd.inject(late)
+	same(t, qc.taken(), late)
 	l.wired(qa, qb)
+	l.advance(loopMemory)
 	qc.inject(nth(1))
 	if n := l.wired(qa, qb); n != 2 {
 		t.Errorf("%d frames came back of one that was sent out of two ports", n)

@@ -47,7 +47,8 @@ type worker struct {
 	tally    rxTally
 	counters *rxCounters
 	now      Tick
-	watching bool // loops.watching, in the current batch
+	watching bool // loops.watching and loops.settling, in the current batch
+	settling bool
 	subject  subject
 	seg      offload.Segmenter
 	rescues  []*rescue // by depth; see refused
@@ -106,7 +107,7 @@ func (w *worker) batch() {
 		w.adopt(s)
 	}
 	w.now = Tick(w.sw.tick.Load())
-	w.watching = w.sw.fdb.loops.watching(w.now)
+	w.watching, w.settling = w.sw.fdb.loops.watching(w.now), w.sw.fdb.loops.settling(w.now)
 	for i := range w.rx.Frames {
 		w.forward(&w.rx.Frames[i])
 	}
@@ -167,7 +168,7 @@ func (w *worker) forward(f *vnet.Frame) {
 		return
 	}
 	vid := s.l2.VID()
-	if w.egresses[w.in.id].view.up {
+	if w.egresses[w.in.id].view.up && !(w.settling && s.l2.Dst.Group()) {
 		if from, flaps := w.sw.fdb.Learn(vid, s.l2.Src, w.in.id, w.now); flaps {
 			w.flap(vid, s.l2.Src, from)
 		}
