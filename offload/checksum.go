@@ -40,7 +40,7 @@ func Complete(out *vnet.Batch, f *vnet.Frame, l2 *vnet.L2) vnet.Drop {
 	case sctp:
 		completeSCTP(out, f, end)
 	default:
-		complete(out, f, end)
+		completeInternet(appendPlain(out, f, end), &f.Hdr)
 	}
 	return vnet.Keep
 }
@@ -55,13 +55,12 @@ func isSCTP(f *vnet.Frame, l2 *vnet.L2) bool {
 		p.Proto == vnet.ProtoSCTP && p.L4 == int(f.Hdr.CsumStart)
 }
 
-// complete appends f with a finished Internet checksum. The first headLen bytes,
-// which hold the checksum, become its head.
-func complete(out *vnet.Batch, f *vnet.Frame, headLen int) {
-	o := appendCompleted(out, f, headLen)
-	start := int(f.Hdr.CsumStart)
+// completeInternet finishes the Internet checksum that h asks for. The head of o holds
+// the checksum field, and that the seed.
+func completeInternet(o *vnet.Frame, h *vnet.Header) {
+	start := int(h.CsumStart)
 	var c checksum.Checksumer // carries odd lengths from piece to piece
-	c.Add(o.Head[start:])     // the field holds the seed
+	c.Add(o.Head[start:])
 	for _, b := range o.Body {
 		c.Add(b)
 	}
@@ -69,13 +68,13 @@ func complete(out *vnet.Batch, f *vnet.Frame, headLen int) {
 	if v == 0 {
 		v = mangledZero
 	}
-	binary.BigEndian.PutUint16(o.Head[start+int(f.Hdr.CsumOffset):], v)
+	binary.BigEndian.PutUint16(o.Head[start+int(h.CsumOffset):], v)
 }
 
 // completeSCTP appends the SCTP packet f with a finished CRC32c, which is summed
 // over a field of 0 and stored with its low byte first (RFC 9260, appendix A).
 func completeSCTP(out *vnet.Batch, f *vnet.Frame, headLen int) {
-	o := appendCompleted(out, f, headLen)
+	o := appendPlain(out, f, headLen)
 	packet := o.Head[f.Hdr.CsumStart:]
 	field := packet[vnet.SCTPCsumOffset:sctpLen]
 	clear(field)
@@ -86,9 +85,9 @@ func completeSCTP(out *vnet.Batch, f *vnet.Frame, headLen int) {
 	binary.LittleEndian.PutUint32(field, crc)
 }
 
-// appendCompleted appends f with a head of its own and a header that asks for no
-// checksum.
-func appendCompleted(out *vnet.Batch, f *vnet.Frame, headLen int) *vnet.Frame {
+// appendPlain appends f with a head of its own, its first headLen bytes, and a
+// header that asks for nothing: no GSO type, no checksum.
+func appendPlain(out *vnet.Batch, f *vnet.Frame, headLen int) *vnet.Frame {
 	head := out.Scratch(headLen)
 	copy(head, f.Head)
 	o := out.Next()

@@ -3,15 +3,27 @@
 // wire-size frames (Segment), completes a checksum (Complete), and changes the
 // form in which IPv6 says that a packet is longer than 64 KiB (Reform).
 //
-// It makes no system call, copies no payload, and allocates nothing. It never
-// repairs: a wrong checksum seed gives wrong checksums, as it does in the kernel,
-// so that the receiver still sees the corruption.
+// It makes no system call, copies no payload, and allocates nothing.
 //
 // The kernel is the model throughout: tcp_gso_segment (net/ipv4/tcp_offload.c),
 // __udp_gso_segment (net/ipv4/udp_offload.c), inet_gso_segment
 // (net/ipv4/af_inet.c), ipv6_gso_segment (net/ipv6/ip6_offload.c) and
 // skb_checksum_help (net/core/dev.c), as of Linux 6.18. Segmenting the chunks of
 // a super-packet gives what segmenting the super-packet itself gives.
+//
+// # Checksums
+//
+// A frame with a GSO type that is cut, or that is one segment, gets a new checksum
+// seed: from its addresses, its protocol and the length of each piece. What its
+// checksum field held does not count, as senders differ in what they leave there: the
+// sum with the length or without, or 0. Here the kernel is the model only for a right
+// field, of which both make the same. It sets the field where no checksum is asked
+// for, and so do drivers of network cards that cut, whatever was asked for; but
+// tcp_gso_segment and __udp_gso_segment adjust a field that is there, and of a wrong
+// one they make wrong checksums.
+//
+// Nothing else is repaired. A finished checksum is not looked at, a frame without GSO
+// type is summed over the field that it has, and a wrong one stays wrong.
 //
 // # Units
 //

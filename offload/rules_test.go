@@ -17,33 +17,6 @@ func add16(b []byte, at int, delta uint16) {
 	binary.BigEndian.PutUint16(field, vnettest.Sum(append(d[:], field...)))
 }
 
-// TestWrongSeedStaysWrong: corruption must reach the receiver, in every segment
-// and every chunk.
-func TestWrongSeedStaysWrong(t *testing.T) {
-	udp := vnettest.Spec{UDP: true, Payload: vnettest.Pattern(9000), GSOSize: 1000}
-	for _, s := range []vnettest.Spec{tcp(9000, 1000), udp} {
-		for _, v6 := range []bool{false, true} {
-			s.V6 = v6
-			const delta = 0x0101
-			at := csumAt(s)
-			f := vnettest.Super(s)
-			add16(f.Head, at, delta)
-
-			want := wire(s)
-			for _, p := range want {
-				add16(p, at, ^uint16(delta)) // the field is the complement
-			}
-			sameWire(t, segment(t, &f, 100), want, at)
-
-			wantChunks := chunks(s, 3, vnet.FormNone)
-			for _, c := range wantChunks {
-				add16(c.Head, at, delta)
-			}
-			sameFrames(t, resegment(t, &f, 4000, 3, vnet.FormNone, 100), wantChunks)
-		}
-	}
-}
-
 // TestSeedWithoutNeedsCsum: the kernel takes a TCP super-packet whose checksum
 // nobody asks for, and makes a seed from the addresses.
 func TestSeedWithoutNeedsCsum(t *testing.T) {
@@ -55,20 +28,6 @@ func TestSeedWithoutNeedsCsum(t *testing.T) {
 		sameBytes(t, segment(t, &f, 100), wire(s))
 		sameFrames(t, resegment(t, &f, 4000, 3, vnet.FormNone, 100), chunks(s, 3, vnet.FormNone))
 	}
-}
-
-// TestUDPSeedGoesByTheHeader: __udp_gso_segment takes the UDP header's length off
-// the seed, not the length of the frame.
-func TestUDPSeedGoesByTheHeader(t *testing.T) {
-	s := vnettest.Spec{UDP: true, Payload: vnettest.Pattern(9000), GSOSize: 1000}
-	f := vnettest.Super(s)
-	at := csumAt(s)
-	length := f.Head[at-vnet.UDPCsumOffset+udpLength:]
-	add16(f.Head, at, ^binary.BigEndian.Uint16(length))
-	binary.BigEndian.PutUint16(length, 0x4321)
-	add16(f.Head, at, 0x4321)
-	sameBytes(t, segment(t, &f, 100), wire(s))
-	sameFrames(t, resegment(t, &f, 4000, 3, vnet.FormNone, 100), chunks(s, 3, vnet.FormNone))
 }
 
 // TestChecksumZero: the sum that comes to 0 is stored as 0 by TCP's segmentation

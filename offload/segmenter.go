@@ -160,25 +160,19 @@ func (s *Segmenter) begin(f *vnet.Frame, p *vnet.Packet) {
 	s.seed = seed(f, p)
 }
 
-// seed is the sum of f's pseudo-header without the length. With NeedsCsum it is
-// what the checksum field says less the length, as the kernel adjusts the field
-// and never looks at the addresses: what is corrupt stays so. Without, which only
-// TCP may be, the kernel makes a seed from the addresses.
+// seed is the sum of f's pseudo-header without the length. It comes from the
+// addresses, not from the checksum field; see the package's documentation. Only where
+// the addresses are not known does the field count, less the length of f. That is what
+// tcp_gso_segment and __udp_gso_segment do with NeedsCsum; without it,
+// tcp6_gso_segment takes the addresses of the IP header, as here.
 func seed(f *vnet.Frame, p *vnet.Packet) uint32 {
-	l3, l4 := f.Head[p.L3:], f.Head[p.L4:]
-	switch {
-	case p.Proto == vnet.ProtoUDP:
-		// __udp_gso_segment goes by the UDP header's length, whatever the real one is.
-		length := binary.BigEndian.Uint16(l4[udpLength:])
-		return uint32(binary.BigEndian.Uint16(l4[vnet.UDPCsumOffset:])) + uint32(^length)
-	case f.Hdr.Flags&vnet.NeedsCsum != 0:
-		length := fold(sum32(uint32(f.Len() - p.L4)))
-		return uint32(binary.BigEndian.Uint16(l4[vnet.TCPCsumOffset:])) + uint32(^length)
-	case p.V6:
-		return sum(l3[ipv6Addrs:][:32]) + vnet.ProtoTCP
-	default:
-		return sum(l3[ipv4Addrs:][:8]) + vnet.ProtoTCP
+	src, dst, known := pseudoAddrs(f.Head, p)
+	if known || f.Hdr.Flags&vnet.NeedsCsum == 0 {
+		return uint32(fold(sum(src)+sum(dst))) + uint32(p.Proto)
 	}
+	field := f.Head[int(f.Hdr.CsumStart)+int(f.Hdr.CsumOffset):]
+	length := fold(sum32(uint32(f.Len() - p.L4)))
+	return uint32(binary.BigEndian.Uint16(field)) + uint32(^length)
 }
 
 // split settles how many pieces of segs segments there will be; at least one
@@ -198,21 +192,38 @@ func (s *Segmenter) split(segs int) vnet.Drop {
 // super-packet then: its lengths are real, its checksum is finished unless
 // NeedsCsum is set, and what follows the payload may be padding.
 func (s *Segmenter) pass(out *vnet.Batch) {
-	if s.full && s.f.Hdr.Flags&vnet.NeedsCsum != 0 {
-		complete(out, s.f, s.p.Payload)
+	o := appendPlain(out, s.f, s.p.Payload)
+	h := &s.f.Hdr
+	if h.Flags&vnet.NeedsCsum == 0 {
 		return
 	}
-	head := out.Scratch(s.p.Payload)
-	copy(head, s.f.Head)
-	o := out.Next()
-	o.Hdr = vnet.Header{
-		Flags:      s.f.Hdr.Flags & (vnet.NeedsCsum | vnet.DataValid),
-		HdrLen:     uint16(len(head)),
-		CsumStart:  s.f.Hdr.CsumStart,
-		CsumOffset: s.f.Hdr.CsumOffset,
+	field := o.Head[int(h.CsumStart)+int(h.CsumOffset):]
+	binary.BigEndian.PutUint16(field, fold(s.seed+sum32(uint32(segmentLen(s.f, &s.p)))))
+	if s.full {
+		completeInternet(o, h)
+		return
 	}
-	o.Head = head
-	o.Body = out.Slice(s.f, s.p.Payload, s.payload)
+	o.Hdr.Flags |= vnet.NeedsCsum
+	o.Hdr.CsumStart, o.Hdr.CsumOffset = h.CsumStart, h.CsumOffset
+}
+
+// segmentLen is the length, from the transport header on, of f, which is one segment:
+// what the headers say, as padding may follow, or all of it where that cannot be.
+func segmentLen(f *vnet.Frame, p *vnet.Packet) int {
+	l3, l4 := f.Head[p.L3:], f.Head[p.L4:]
+	var n int
+	switch {
+	case p.Proto == vnet.ProtoUDP:
+		n = int(binary.BigEndian.Uint16(l4[udpLength:]))
+	case p.V6:
+		n = vnet.IPv6Len + int(binary.BigEndian.Uint16(l3[ipv6PayloadLen:])) - (p.L4 - p.L3)
+	default:
+		n = int(binary.BigEndian.Uint16(l3[ipv4TotalLen:])) - (p.L4 - p.L3)
+	}
+	if whole := f.Len() - p.L4; n < p.Payload-p.L4 || n > whole {
+		return whole
+	}
+	return n
 }
 
 // cut appends the next piece.

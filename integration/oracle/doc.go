@@ -29,6 +29,8 @@
 //   - A super-packet of one segment with TCP options, which the kernel loses.
 //   - A chunk of one segment with a TCP checksum of 0: the kernel writes 0 where it
 //     cuts and 0xffff where it completes.
+//   - A wrong checksum field in a super-packet: the kernel adjusts it, and makes wrong
+//     checksums of it. TestWrongSeedIsAsGoodAsARightOne has what becomes of those.
 //   - A segment that is longer than 65535 bytes, which no MTU lets pass.
 //   - SCTP checksums: a tap has no way to ask for a CRC32c.
 //

@@ -1,0 +1,83 @@
+package oracle_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"sluice/vnet"
+	"sluice/vnet/vnettest"
+)
+
+// TestWrongSeedIsAsGoodAsARightOne: whatever the checksum field holds, what is cut is
+// what the kernel makes of the frame with the right field. Of the frame with the wrong
+// one the kernel makes the same but for the checksums: it adjusts the field.
+func TestWrongSeedIsAsGoodAsARightOne(t *testing.T) {
+	k := newKernel(t)
+	for _, fam := range families {
+		for name, s := range map[string]vnettest.Spec{
+			"TCP":             tcp(60001, 1448),
+			"BIG TCP":         tcp(200001, 1448, form(vnet.FormPlain)),
+			"UDP":             udp(60001, 1400),
+			"one TCP segment": tcp(1000, 1448, tcpOptions(nil)),
+			"one UDP segment": udp(1000, 1400),
+		} {
+			t.Run(fam.name+"/"+name, func(t *testing.T) {
+				right := vnettest.Super(with(s, family(fam.v6)))
+				at := int(right.Hdr.CsumStart) + int(right.Hdr.CsumOffset)
+				for _, seed := range seeds(&right, at) {
+					wrong := right.Clone()
+					put16(&wrong, at, seed.field)
+					answers := k.wire(t, right, wrong)
+					want := answered(t, []vnet.Frame{right}, answers[:1])
+					same(t, seed.name, finish(t, wrong), want)
+					for _, c := range []cut{
+						{65535, vnet.MaxSegments, vnet.FormNone},
+						{vnet.MaxFrame, 3, vnet.FormNone},
+					} {
+						made := chunks(t, &wrong, c)
+						what := seed.name + ", in chunks"
+						same(t, what, finish(t, made...), want)
+						same(t, what+": the kernel's segments", k.packets(t, made...), want)
+					}
+					kernel := answered(t, []vnet.Frame{wrong}, answers[1:])
+					same(t, seed.name+", checksums apart",
+						withoutChecksum(kernel, at), withoutChecksum(want, at))
+				}
+			})
+		}
+	}
+}
+
+// seed is what a checksum field holds.
+type seed struct {
+	name  string
+	field uint16
+}
+
+// seeds are those that senders leave in place of f's right one, which lies at at.
+func seeds(f *vnet.Frame, at int) []seed {
+	length := f.Len() - network(f).L4
+	// other is the field of a packet of n bytes.
+	other := func(n int) uint16 {
+		b := binary.BigEndian.AppendUint32(bytes.Clone(f.Head[at:at+2]), ^uint32(length))
+		return vnettest.Sum(binary.BigEndian.AppendUint32(b, uint32(n)))
+	}
+	return []seed{
+		{"zero", 0},
+		{"anything", 0x1234},
+		{"without the length", other(0)},
+		{"the length of a segment", other(1480)},
+		{"the low 16 bits of the length", other(length & 0xffff)},
+	}
+}
+
+// withoutChecksum are the packets with a checksum of 0 at at.
+func withoutChecksum(packets [][]byte, at int) (all [][]byte) {
+	for _, p := range packets {
+		p = bytes.Clone(p)
+		p[at], p[at+1] = 0, 0
+		all = append(all, p)
+	}
+	return all
+}
