@@ -80,11 +80,11 @@ func (s *subject) hasHopByHop() bool {
 const maxTCPLen = 60
 
 // decide says what becomes of s at an egress with limits lim and policy o. It changes
-// nothing but what s remembers of its parse. Protocol headers, but for TCP's data
-// offset, are read only where the frame has to be cut, where its segments may be above
-// the MTU, where it may be no more than one segment, where the form of an IPv6 frame
-// above 64 KiB matters, and where the virtio-net header tells of more than an IP header
-// in front of the transport header.
+// nothing but what s remembers of its parse. Protocol headers, but for the protocol that
+// the IP header names and TCP's data offset, are read only where the frame has to be cut,
+// where its segments may be above the MTU, where it may be no more than one segment,
+// where the form of an IPv6 frame above 64 KiB matters, and where its headers
+// are not the usual ones.
 func decide(s *subject, lim *vnet.Limits, o Oversize) decision {
 	h := &s.frame.Hdr
 	if h.GSO == vnet.GSONone {
@@ -99,7 +99,7 @@ func decide(s *subject, lim *vnet.Limits, o Oversize) decision {
 		return decision{}
 	}
 
-	if !usualStart(s) {
+	if !usualHeaders(s) {
 		if d := s.parse(); d != vnet.Keep {
 			return dropped(d)
 		}
@@ -163,20 +163,29 @@ func mayExceed(s *subject, mtu int) bool {
 	return n+max(vnet.TCPLen, int(s.frame.Head[start+dataOffset]>>4)*4) > mtu
 }
 
-// usualStart reports whether what the checksum covers begins behind an IP header
-// without options, or one with a jumbo option. If not, s may be in a tunnel: a packet
-// socket does not say so, and a TAP takes it, for the receiver to lose uncounted
-// (VXLAN, measured on 6.18).
-func usualStart(s *subject) bool {
+// usualHeaders reports whether the IP header names the protocol of the GSO type, and what
+// the checksum covers begins right behind it, or behind a jumbo option. If not, s may be
+// malformed or in a tunnel: a packet socket does not say so, and a TAP takes it, for the
+// receiver to lose uncounted (VXLAN, measured on 6.18).
+func usualHeaders(s *subject) bool {
+	const protocol, nextHeader = 9, 6 // RFC 791, 3.1; RFC 8200, 3
 	h := &s.frame.Hdr
-	n := int(h.CsumStart) - s.l2.Len
-	switch {
-	case h.Flags&vnet.NeedsCsum == 0:
-		return true
-	case s.l2.EtherType == vnet.EtherTypeIPv4:
-		return n == vnet.IPv4Len
+	l3 := s.frame.Head[s.l2.Len:]
+	if len(l3) <= vnet.IPv6Len {
+		return false
 	}
-	return n == vnet.IPv6Len || n == vnet.IPv6Len+vnet.JumboHBHLen
+	length, proto := vnet.IPv4Len, l3[protocol]
+	if s.l2.EtherType == vnet.EtherTypeIPv6 {
+		length, proto = vnet.IPv6Len, l3[nextHeader]
+		if proto == vnet.ProtoHopByHop {
+			length, proto = length+vnet.JumboHBHLen, l3[vnet.IPv6Len]
+		}
+	}
+	want := uint8(vnet.ProtoTCP)
+	if h.GSO.Type() == vnet.GSOUDPL4 {
+		want = vnet.ProtoUDP
+	}
+	return proto == want && (h.Flags&vnet.NeedsCsum == 0 || int(h.CsumStart) == s.l2.Len+length)
 }
 
 // perhapsSingle reports whether s may be a single segment with a GSO type. The

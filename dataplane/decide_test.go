@@ -98,6 +98,9 @@ func TestDecide(t *testing.T) {
 		f.Head[vnet.EthLen+9] = vnet.ProtoUDP
 		f.Hdr.CsumStart += vnet.UDPLen + 8 + vnet.EthLen + vnet.IPv4Len
 	}
+	protocol := func(at int, v uint8) func(*vnet.Frame) {
+		return func(f *vnet.Frame) { f.Head[at] = v }
+	}
 	sctp := func(f *vnet.Frame) { f.Hdr.CsumOffset = vnet.SCTPCsumOffset }
 
 	for _, c := range []struct {
@@ -310,6 +313,28 @@ func TestDecide(t *testing.T) {
 		// Malformed frames are found out only where they have to be looked into.
 		{name: "malformed, short enough", spec: tcp4(60000), edit: malformed,
 			limits: bigLimits(), want: passes},
+		{name: "neither TCP nor UDP", spec: tcp4(60000), edit: protocol(vnet.EthLen+9, 253),
+			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
+		{name: "neither TCP nor UDP, IPv6", spec: tcp6(60000), edit: protocol(vnet.EthLen+6, 253),
+			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
+		{name: "neither TCP nor UDP behind a jumbo option", spec: tcp6(400000),
+			edit:   protocol(vnet.EthLen+vnet.IPv6Len, 253),
+			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
+		{name: "an IPv6 fragment",
+			spec: with(tcp6(60000), func(s *vnettest.Spec) {
+				s.Ext = []vnettest.Ext{{Proto: vnet.ProtoFragment, Data: make([]byte, 6)}}
+			}),
+			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
+		{name: "UDP with a GSO type of TCP", spec: tcp4(60000),
+			edit:   protocol(vnet.EthLen+9, vnet.ProtoUDP),
+			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
+		{name: "TCP with a GSO type of UDP", spec: udp4(60000),
+			edit:   protocol(vnet.EthLen+9, vnet.ProtoTCP),
+			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
+		{name: "neither TCP nor UDP, without NeedsCsum",
+			spec:   with(tcp4(60000), func(s *vnettest.Spec) { s.Csum = vnettest.Full }),
+			edit:   protocol(vnet.EthLen+9, 253),
+			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
 		{name: "in a tunnel", spec: tcp4(60000), edit: tunnelled,
 			limits: bigLimits(), want: dropped(vnet.DropUnsupportedGSO), parsed: true},
 		{name: "IPv4 options might be a tunnel",

@@ -45,14 +45,27 @@ func Complete(out *vnet.Batch, f *vnet.Frame, l2 *vnet.L2) vnet.Drop {
 	return vnet.Keep
 }
 
-// isSCTP reports whether f needs the checksum of an SCTP packet.
+// isSCTP reports whether f needs the checksum of an SCTP packet, also of one in a
+// tunnel: then an IP header without options stands in front of it.
 func isSCTP(f *vnet.Frame, l2 *vnet.L2) bool {
-	if f.Hdr.CsumOffset != vnet.SCTPCsumOffset {
+	start := int(f.Hdr.CsumStart)
+	if f.Hdr.CsumOffset != vnet.SCTPCsumOffset || start > len(f.Head) {
 		return false
 	}
 	var p vnet.Packet
-	return vnet.ParseNetwork(f, l2, &p) == vnet.Keep &&
-		p.Proto == vnet.ProtoSCTP && p.L4 == int(f.Hdr.CsumStart)
+	if vnet.ParseNetwork(f, l2, &p) != vnet.Keep {
+		return false
+	}
+	if start == p.L4 {
+		return p.Proto == vnet.ProtoSCTP
+	}
+	inner := f.Head[min(p.L4, start):start]
+	const protocol = 9 // RFC 791, 3.1
+	if n := len(inner) - vnet.IPv4Len; n >= 0 && inner[n] == 0x45 && inner[n+protocol] == vnet.ProtoSCTP {
+		return true
+	}
+	n := len(inner) - vnet.IPv6Len
+	return n >= 0 && inner[n]>>4 == 6 && inner[n+ipv6NextHeader] == vnet.ProtoSCTP
 }
 
 // completeInternet finishes the Internet checksum that h asks for. The head of o holds

@@ -194,3 +194,27 @@ func TestCompleteReasons(t *testing.T) {
 		}
 	}
 }
+
+// TestCompleteSCTPInATunnel: the kernel leaves the checksum of an SCTP packet in VXLAN to
+// a device that says that it can do it, as a veth does.
+func TestCompleteSCTPInATunnel(t *testing.T) {
+	for _, outer6 := range []bool{false, true} {
+		for _, inner6 := range []bool{false, true} {
+			inner := vnettest.Super(vnettest.Spec{V6: inner6, Payload: vnettest.Pattern(333)})
+			protocol := map[bool]int{false: 9, true: 6}[inner6]
+			inner.Head[vnet.EthLen+protocol] = vnet.ProtoSCTP
+			f := vnettest.Super(vnettest.Spec{
+				V6: outer6, UDP: true, Csum: vnettest.Zero,
+				Payload: append(vnettest.Pattern(8), inner.Head...), // VXLAN
+			})
+			start := f.Len() - inner.Len() + int(inner.Hdr.CsumStart)
+			f.Hdr = vnet.Header{
+				Flags: vnet.NeedsCsum, CsumStart: uint16(start), CsumOffset: vnet.SCTPCsumOffset,
+			}
+			want := append([]byte{}, f.Head...)
+			binary.LittleEndian.PutUint32(want[start+8:], 0)
+			binary.LittleEndian.PutUint32(want[start+8:], crc32c(want[start:]))
+			completeAll(t, f, want)
+		}
+	}
+}

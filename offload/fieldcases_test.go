@@ -48,7 +48,7 @@ func TestFieldP01Segments(t *testing.T) {
 		t.Fatalf("the builder made %+v, want %+v", f.Hdr, want)
 	}
 	got := segment(t, &f, 100)
-	sameBytes(t, got, wire(p01()))
+	sameBytes(t, got, vnettest.Segments(p01()))
 	if len(got) != 10 {
 		t.Fatalf("%d segments, want 10", len(got))
 	}
@@ -67,8 +67,8 @@ func TestFieldP02HdrLenIsAHint(t *testing.T) {
 	for _, hint := range []uint16{0, 34, 66 + 14480, 0xffff} {
 		f := vnettest.Super(p01())
 		f.Hdr.HdrLen = hint
-		sameBytes(t, segment(t, &f, 100), wire(p01()))
-		sameFrames(t, resegment(t, &f, 5000, 100, vnet.FormNone, 100), chunks(p01(), 3, vnet.FormNone))
+		sameBytes(t, segment(t, &f, 100), vnettest.Segments(p01()))
+		sameFrames(t, resegment(t, &f, 5000, 100, vnet.FormNone, 100), vnettest.Chunks(p01(), 3, vnet.FormNone))
 	}
 }
 
@@ -79,7 +79,7 @@ func TestFieldP03FlagsOfPieces(t *testing.T) {
 		f := vnettest.Super(s)
 		f.Hdr.GSO = gso
 		segs := segment(t, &f, 100)
-		sameBytes(t, segs, wire(s))
+		sameBytes(t, segs, vnettest.Segments(s))
 		want := []uint16{0xd0, 0x50, 0x50, 0x50, 0x50, 0x50, 0x50, 0x50, 0x50, 0x59}
 		if got := flagsOf(segs); !slices.Equal(got, want) {
 			t.Errorf("gso_type %#x: flags of segments %#x, want %#x", gso, got, want)
@@ -110,7 +110,7 @@ func flagsOf(packets [][]byte) (v []uint16) {
 func TestECNBitGoesWithCWR(t *testing.T) {
 	f := vnettest.Super(p01())
 	f.Hdr.GSO |= vnet.GSOECN
-	sameFrames(t, resegment(t, &f, 5000, 100, vnet.FormNone, 100), chunks(p01(), 3, vnet.FormNone))
+	sameFrames(t, resegment(t, &f, 5000, 100, vnet.FormNone, 100), vnettest.Chunks(p01(), 3, vnet.FormNone))
 }
 
 func TestFieldP04OddTailOverIPv6(t *testing.T) {
@@ -118,7 +118,7 @@ func TestFieldP04OddTailOverIPv6(t *testing.T) {
 	s.V6 = true
 	f := vnettest.Super(s)
 	got := segment(t, &f, 100)
-	sameBytes(t, got, wire(s))
+	sameBytes(t, got, vnettest.Segments(s))
 	const tcp32 = 32
 	want := []uint16{1428 + tcp32, 1428 + tcp32, 1428 + tcp32, 1 + tcp32}
 	if lengths := u16s(got, vnet.EthLen+ipv6PayloadLen); !slices.Equal(lengths, want) {
@@ -132,7 +132,7 @@ func TestFieldP07IPv4Options(t *testing.T) {
 		s.IPOptions = vnettest.Pattern(n)
 		f := vnettest.Super(s)
 		got := segment(t, &f, 100)
-		sameBytes(t, got, wire(s))
+		sameBytes(t, got, vnettest.Segments(s))
 		for i, p := range got {
 			if sum := vnettest.Sum(p[vnet.EthLen:][:vnet.IPv4Len+n]); sum != 0xffff {
 				t.Errorf("IHL %d, segment %d: header sums to %#x", 5+n/4, i, sum)
@@ -155,7 +155,7 @@ func TestFieldP09P10BigIPv6(t *testing.T) {
 		if f.Hdr.CsumStart != wantStart {
 			t.Fatalf("%v: built with csum_start %d, want %d", form, f.Hdr.CsumStart, wantStart)
 		}
-		sameBytes(t, segment(t, &f, 100), wire(s))
+		sameBytes(t, segment(t, &f, 100), vnettest.Segments(s))
 		for _, c := range resegment(t, &f, 65535, 65535, vnet.FormHBH, 100) {
 			next, start := c.Head[vnet.EthLen+ipv6NextHeader], c.Hdr.CsumStart
 			if next != vnet.ProtoTCP || start != 54 {
@@ -178,7 +178,7 @@ func TestFieldP11BigIPv4(t *testing.T) {
 		t.Fatalf("the builder made tot_len %d", tot)
 	}
 	got := segment(t, &f, 100)
-	sameBytes(t, got, wire(s))
+	sameBytes(t, got, vnettest.Segments(s))
 	if len(got) != 360 {
 		t.Fatalf("%d segments, want 360", len(got))
 	}
@@ -192,12 +192,12 @@ func TestFieldP14AroundOneSegment(t *testing.T) {
 		s := tcp(payload, 1448)
 		s.TCPFlags |= vnettest.CWR | vnettest.FIN
 		f := vnettest.Super(s)
-		sameBytes(t, segment(t, &f, 100), wire(s))
+		sameBytes(t, segment(t, &f, 100), vnettest.Segments(s))
 		if got := len(segment(t, &f, 100)); got != want {
 			t.Errorf("payload %d: %d segments, want %d", payload, got, want)
 		}
 		one := resegment(t, &f, 65535, 1, vnet.FormNone, 100)
-		sameFrames(t, one, chunks(s, 1, vnet.FormNone))
+		sameFrames(t, one, vnettest.Chunks(s, 1, vnet.FormNone))
 		if len(one) != want {
 			t.Errorf("payload %d: %d chunks, want %d", payload, len(one), want)
 		}
@@ -214,7 +214,7 @@ func TestFieldP27SequenceWraps(t *testing.T) {
 	s.Seq = 0xfffff000
 	f := vnettest.Super(s)
 	got := segment(t, &f, 100)
-	sameBytes(t, got, wire(s))
+	sameBytes(t, got, vnettest.Segments(s))
 	if seq := binary.BigEndian.Uint32(got[9][p01Seq:]); seq != 9*1448-0x1000 {
 		t.Errorf("the last sequence number is %#x", seq)
 	}
@@ -225,7 +225,7 @@ func TestFieldP28IDWraps(t *testing.T) {
 	s.ID = 0xfffe
 	f := vnettest.Super(s)
 	got := segment(t, &f, 100)
-	sameBytes(t, got, wire(s))
+	sameBytes(t, got, vnettest.Segments(s))
 	if ids, want := u16s(got, p01ID), []uint16{0xfffe, 0xffff, 0, 1}; !slices.Equal(ids, want) {
 		t.Errorf("IDs of segments %#x, want %#x", ids, want)
 	}
@@ -249,7 +249,7 @@ func TestFieldP31Limits(t *testing.T) {
 		l2, _ := parse(t, &f)
 		limits := vnet.Limits{GSOIPv4MaxSize: c.maxSize, GSOMaxSize: c.maxSize, MaxWrite: vnet.MaxFrame}
 		got := resegment(t, &f, limits.MaxSuper(&l2, f.Hdr.GSO), c.maxSegs, vnet.FormNone, 100)
-		sameFrames(t, got, chunks(s, c.segs, vnet.FormNone))
+		sameFrames(t, got, vnettest.Chunks(s, c.segs, vnet.FormNone))
 		for i, chunk := range got {
 			n := chunk.Len()
 			if c.segs > 1 && n >= c.maxSize {

@@ -9,59 +9,6 @@ import (
 	"sluice/vnet/vnettest"
 )
 
-// wire is what the super-packet of s must become on a wire. Every packet is built
-// from nothing; only the rules of what differs between them are here.
-func wire(s vnettest.Spec) [][]byte {
-	var packets [][]byte
-	for from, i := 0, 0; ; i++ {
-		to := min(from+s.GSOSize, len(s.Payload))
-		p := part(s, from, to, i)
-		p.Csum = vnettest.Full
-		f := vnettest.Super(p)
-		packets = append(packets, f.Head)
-		if from = to; from == len(s.Payload) {
-			return packets
-		}
-	}
-}
-
-// chunks is what the super-packet of s must become when each chunk holds segs
-// segments.
-func chunks(s vnettest.Spec, segs int, form vnet.Form) []vnet.Frame {
-	var frames []vnet.Frame
-	for from, i := 0, 0; ; i += segs {
-		to := min(from+segs*s.GSOSize, len(s.Payload))
-		p := part(s, from, to, i)
-		p.Csum = vnettest.Seed
-		p.Form = vnet.FormNone
-		if to-from > s.GSOSize {
-			p.GSOSize = s.GSOSize
-			p.Form = form
-		}
-		frames = append(frames, vnettest.Super(p))
-		if from = to; from == len(s.Payload) {
-			return frames
-		}
-	}
-}
-
-// part is a packet with the payload of s from from to to, before which there are
-// i segments.
-func part(s vnettest.Spec, from, to, i int) vnettest.Spec {
-	p := s
-	p.Payload = s.Payload[from:to]
-	p.GSOSize = 0
-	p.ID = s.ID + uint16(i)
-	p.Seq = s.Seq + uint32(from)
-	if from > 0 {
-		p.TCPFlags &^= vnettest.CWR
-	}
-	if to < len(s.Payload) {
-		p.TCPFlags &^= vnettest.FIN | vnettest.PSH
-	}
-	return p
-}
-
 // segsThatFit is the greatest number of segments of a legal chunk, found by
 // building chunks.
 func segsThatFit(s vnettest.Spec, maxLen, maxSegs int, form vnet.Form) int {

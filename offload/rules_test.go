@@ -25,8 +25,8 @@ func TestSeedWithoutNeedsCsum(t *testing.T) {
 		s.V6, s.Csum = v6, vnettest.Zero
 		f := vnettest.Super(s)
 		binary.BigEndian.PutUint16(f.Head[csumAt(s):], 0xdead)
-		sameBytes(t, segment(t, &f, 100), wire(s))
-		sameFrames(t, resegment(t, &f, 4000, 3, vnet.FormNone, 100), chunks(s, 3, vnet.FormNone))
+		sameBytes(t, segment(t, &f, 100), vnettest.Segments(s))
+		sameFrames(t, resegment(t, &f, 4000, 3, vnet.FormNone, 100), vnettest.Chunks(s, 3, vnet.FormNone))
 	}
 }
 
@@ -38,13 +38,13 @@ func TestChecksumZero(t *testing.T) {
 			s := vnettest.Spec{V6: v6, UDP: udp, Payload: vnettest.Pattern(2000), GSOSize: 1000}
 			at := csumAt(s)
 			// The second segment's checksum becomes 0 when what it is goes into its payload.
-			last := wire(s)[1]
+			last := vnettest.Segments(s)[1]
 			word := s.Payload[1500:][:2]
 			add16(word, 0, binary.BigEndian.Uint16(last[at:]))
 			want := map[bool]uint16{false: 0, true: 0xffff}[udp]
 			f := vnettest.Super(s)
 			got := segment(t, &f, 100)
-			sameBytes(t, got, wire(s))
+			sameBytes(t, got, vnettest.Segments(s))
 			if c := binary.BigEndian.Uint16(got[1][at:]); c != want {
 				t.Errorf("udp=%v v6=%v: checksum %#x, want %#x", udp, v6, c, want)
 			}
@@ -56,7 +56,7 @@ func TestChecksumZero(t *testing.T) {
 func TestUDPChunkOfManySegments(t *testing.T) {
 	s := vnettest.Spec{UDP: true, Payload: vnettest.Pattern(128), GSOSize: 1}
 	f := vnettest.Super(s)
-	sameFrames(t, resegment(t, &f, 65535, 65535, vnet.FormNone, 100), chunks(s, 64, vnet.FormNone))
+	sameFrames(t, resegment(t, &f, 65535, 65535, vnet.FormNone, 100), vnettest.Chunks(s, 64, vnet.FormNone))
 }
 
 // TestUDPStaysBelow64KiB, also when a hostile frame is longer than UDP can be.
@@ -84,7 +84,7 @@ func TestOneSegmentIsPassed(t *testing.T) {
 	padded := vnettest.Super(s)
 	padded.Head = append(padded.Head, 0, 0)
 	for how, f := range map[string]vnet.Frame{"whole": padded, "pieces": vnettest.Scatter(padded, 55, 1, 2)} {
-		want := append(wire(s)[0], 0, 0)
+		want := append(vnettest.Segments(s)[0], 0, 0)
 		sameWire(t, segment(t, &f, 1), [][]byte{want}, csumAt(s))
 		const unknown = 0x44
 		f.Hdr.Flags |= vnet.DataValid | unknown
@@ -121,7 +121,7 @@ func TestJumboBelow64KiB(t *testing.T) {
 	if _, p := parse(t, &f); !p.Jumbo {
 		t.Fatal("not parsed as jumbo")
 	}
-	sameBytes(t, segment(t, &f, 100), wire(s))
+	sameBytes(t, segment(t, &f, 100), vnettest.Segments(s))
 }
 
 func TestTooManySegments(t *testing.T) {

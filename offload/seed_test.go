@@ -61,12 +61,12 @@ func TestSeedIsSet(t *testing.T) {
 					field := f.Head[at:][:2]
 					right := binary.BigEndian.Uint16(field)
 					binary.BigEndian.PutUint16(field, seed.of(right, f.Len()-int(f.Hdr.CsumStart)))
-					sameWire(t, segment(t, &f, 100), wire(s), at)
+					sameWire(t, segment(t, &f, 100), vnettest.Segments(s), at)
 					form := vnet.FormNone
 					if v6 {
 						form = vnet.FormPlain
 					}
-					sameFrames(t, resegment(t, &f, 70000, 30, form, 100), chunks(s, 30, form))
+					sameFrames(t, resegment(t, &f, 70000, 30, form, 100), vnettest.Chunks(s, 30, form))
 				})
 			}
 		}
@@ -78,8 +78,8 @@ func TestUDPLengthIsOfNoAccount(t *testing.T) {
 	s := vnettest.Spec{UDP: true, Payload: vnettest.Pattern(9000), GSOSize: 1000}
 	f := vnettest.Super(s)
 	binary.BigEndian.PutUint16(f.Head[csumAt(s)-vnet.UDPCsumOffset+udpLength:], 0x4321)
-	sameBytes(t, segment(t, &f, 100), wire(s))
-	sameFrames(t, resegment(t, &f, 4000, 3, vnet.FormNone, 100), chunks(s, 3, vnet.FormNone))
+	sameBytes(t, segment(t, &f, 100), vnettest.Segments(s))
+	sameFrames(t, resegment(t, &f, 4000, 3, vnet.FormNone, 100), vnettest.Chunks(s, 3, vnet.FormNone))
 }
 
 // TestSeedOfOnePaddedSegment: the length that counts is what the headers say, unless
@@ -89,7 +89,7 @@ func TestSeedOfOnePaddedSegment(t *testing.T) {
 		for _, v6 := range []bool{false, true} {
 			s := vnettest.Spec{V6: v6, UDP: udp, Payload: vnettest.Pattern(3), GSOSize: 1000}
 			at := csumAt(s)
-			want := append(wire(s)[0], 0, 0, 0, 0)
+			want := append(vnettest.Segments(s)[0], 0, 0, 0, 0)
 			f := vnettest.Super(s)
 			binary.BigEndian.PutUint16(f.Head[at:], 0)
 			f.Head = append(f.Head, 0, 0, 0, 0)

@@ -108,7 +108,7 @@ func scatterings(f vnet.Frame) map[string]vnet.Frame {
 func TestSegment(t *testing.T) {
 	for _, c := range shapes() {
 		t.Run(c.name, func(t *testing.T) {
-			want := wire(c.spec)
+			want := vnettest.Segments(c.spec)
 			for how, f := range scatterings(vnettest.Super(c.spec)) {
 				for _, frames := range []int{1, 7, 1000} {
 					t.Logf("%s, %d frames a batch", how, frames)
@@ -141,7 +141,7 @@ func TestResegment(t *testing.T) {
 	}
 	for _, c := range shapes() {
 		t.Run(c.name, func(t *testing.T) {
-			whole := wire(c.spec)
+			whole := vnettest.Segments(c.spec)
 			for _, form := range []vnet.Form{vnet.FormNone, vnet.FormHBH, vnet.FormPlain} {
 				if !c.spec.V6 && form != vnet.FormNone {
 					continue
@@ -151,7 +151,7 @@ func TestResegment(t *testing.T) {
 				}
 				for _, l := range limits {
 					t.Logf("max %d, %d segments, %v", l.len, l.segs, form)
-					want := chunks(c.spec, segsThatFit(c.spec, l.len, l.segs, form), form)
+					want := vnettest.Chunks(c.spec, segsThatFit(c.spec, l.len, l.segs, form), form)
 					for _, f := range scatterings(vnettest.Super(c.spec)) {
 						sameFrames(t, resegment(t, &f, l.len, l.segs, form, 5), want)
 					}
@@ -175,7 +175,7 @@ func TestResegmentAtTheEdges(t *testing.T) {
 		s := tcp(70000, 1)
 		s.V6, s.Form, s.TCPOptions = v6, in, nil
 		f := vnettest.Super(s)
-		want := chunks(s, segsThatFit(s, edge+d, 65535, form), form)
+		want := vnettest.Chunks(s, segsThatFit(s, edge+d, 65535, form), form)
 		t.Logf("v6=%v, %v to %v, %d above the edge", v6, in, form, d)
 		sameFrames(t, resegment(t, &f, edge+d, 65535, form, 5), want)
 	}
@@ -198,5 +198,5 @@ func TestResegmentAddsNoSecondHopByHop(t *testing.T) {
 	s.V6, s.Ext = true, []vnettest.Ext{vnettest.HopByHop}
 	f := vnettest.Super(s)
 	k := segsThatFit(s, 131071, 65535, vnet.FormNone)
-	sameFrames(t, resegment(t, &f, 131071, 65535, vnet.FormHBH, 5), chunks(s, k, vnet.FormNone))
+	sameFrames(t, resegment(t, &f, 131071, 65535, vnet.FormHBH, 5), vnettest.Chunks(s, k, vnet.FormNone))
 }
