@@ -6,6 +6,7 @@
 //	topology_test.go   do the cases from the field work, is nothing corrupt or lost
 //	limits_test.go     do frames keep to the limits of their egress, as these change
 //	gro_test.go        do the frames that GRO makes cross, and who loses what is lost
+//	foreign_test.go    are frames as other senders make them sent on right, or not at all
 //	vlan_test.go       do tags survive
 //	host_test.go       does the host's own stack stay out of it
 //	lifecycle_test.go  does one device's fate stay its own port's

@@ -298,6 +298,9 @@ func foreignFrames() (all []foreign) {
 				e(v)
 			}
 		}
+		if f.spec.UDP && f.spec.GSOSize > 0 && !since(6, 2) {
+			return // a TAP takes no USO
+		}
 		all = append(all, f)
 	}
 	l4 := func(v6 bool) int {

@@ -214,7 +214,7 @@ func payload(t testing.TB, frames []vnet.Frame, s vnettest.Spec) (total int) {
 	return total
 }
 
-// pseudo is the pseudo-header of a TCP packet (RFC 9293, 3.1; RFC 8200, 8.1).
+// pseudo is the pseudo-header of a packet (RFC 9293, 3.1; RFC 8200, 8.1).
 func pseudo(b []byte, p *vnet.Packet) []byte {
 	addresses := b[p.L3+12 : p.L3+20]
 	if p.V6 {
@@ -222,5 +222,5 @@ func pseudo(b []byte, p *vnet.Packet) []byte {
 	}
 	h := append([]byte{}, addresses...)
 	h = binary.BigEndian.AppendUint32(h, uint32(len(b)-p.L4))
-	return append(h, 0, 0, 0, vnet.ProtoTCP)
+	return append(h, 0, 0, 0, p.Proto)
 }

@@ -3,6 +3,7 @@ package traffic
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
+	"sluice/vnet"
 	"sluice/vnet/vnettest"
 )
 
@@ -452,28 +454,31 @@ func TestVXLANHintMends(t *testing.T) {
 // TestT08DHCP: a DHCP server whose replies have their checksum left to the
 // hardware, and a client that reads them from a raw socket.
 func TestT08DHCP(t *testing.T) {
+	const packet, tap = "packet:vB", "tap:eth0,netns=NS"
 	for _, c := range []struct {
 		name      string
-		server    string // port
 		client    string // port
 		completed bool   // the checksum, by the switch
 	}{
-		{"packet to packet", "packet:vA", "packet:vB", false},
-		{"packet to tap", "packet:vA", "tap:eth0,netns=NS", false},
-		{"packet to tap without offload", "packet:vA", "tap:eth0,netns=NS,offload=none", true},
+		{"to a packet port", packet, false},
+		{"to a packet port without offload", packet + ",offload=none", true},
+		{"to a TAP", tap, false},
+		{"to a TAP without offload", tap + ",offload=none", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)
 			server := b.cabled("a", netns.Link{})
 			client := b.host("b")
-			if strings.HasPrefix(c.client, "packet") {
+			if strings.HasPrefix(c.client, packet) {
 				b.Veth(client.Namespace, "eth0", b.sw, "vB", netns.Link{})
 			}
 			b.built()
-			s := run(t, b.sw, "a="+c.server, "b="+strings.ReplaceAll(c.client, "NS", client.Name))
+			s := run(t, b.sw, "a=packet:vA", "b="+strings.ReplaceAll(c.client, "NS", client.Name))
+			replies, err := client.CaptureFrames("eth0")
+			netnstest.Need(t, err)
 
 			dir := t.TempDir()
-			_, err := server.Start(t.Context(), nil, "dnsmasq", "--user=root", "--port=0",
+			_, err = server.Start(t.Context(), nil, "dnsmasq", "--user=root", "--port=0",
 				"--conf-file=/dev/null", "--no-ping", "--keep-in-foreground", "--pid-file",
 				"--interface=eth0", "--dhcp-range=10.0.0.50,10.0.0.59,1h",
 				"--dhcp-leasefile="+filepath.Join(dir, "leases"))
@@ -493,6 +498,36 @@ func TestT08DHCP(t *testing.T) {
 			if n := s.port("b").TX.CsumCompleted; n > 0 != c.completed {
 				t.Errorf("%d checksums completed, want some: %v", n, c.completed)
 			}
+			if err := replies.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			offers(t, replies.Frames(), !c.completed)
 		})
+	}
+}
+
+// offers fails t unless all that a DHCP server sent is there with its checksum left to the
+// hardware, or with a right one.
+func offers(t *testing.T, frames []netns.Captured, partial bool) {
+	t.Helper()
+	const udp, bootps = vnet.EthLen + vnet.IPv4Len, 67
+	n := 0
+	for _, c := range frames {
+		b := c.Data
+		if c.Outgoing || len(b) < udp+vnet.UDPLen || b[12] != 8 || b[vnet.EthLen+9] != vnet.ProtoUDP ||
+			binary.BigEndian.Uint16(b[udp:]) != bootps {
+			continue
+		}
+		n++
+		if c.Unchecked != partial {
+			t.Errorf("reply %d: its checksum is left to the hardware: %v, want %v", n, c.Unchecked, partial)
+		}
+		p := vnet.Packet{L3: vnet.EthLen, L4: udp, Proto: vnet.ProtoUDP}
+		if sum := vnettest.Sum(append(pseudo(b, &p), b[udp:]...)); !partial && sum != 0xffff {
+			t.Errorf("reply %d: the checksum is wrong: sum %#x", n, sum)
+		}
+	}
+	if n < 2 { // an offer and an acknowledgement
+		t.Errorf("%d replies, want 2", n)
 	}
 }
