@@ -1,6 +1,8 @@
 package repo
 
 import (
+	"go/ast"
+	"go/token"
 	"path"
 	"slices"
 	"strings"
@@ -121,6 +123,80 @@ func TestPurePackagesStayPure(t *testing.T) {
 			if slices.Contains(impure, path) {
 				t.Errorf("%s imports %s", s.name, path)
 			}
+		}
+	}
+}
+
+// Packages that another project may import keep no state of their own: what they declare
+// outside of functions is never written to.
+func TestPurePackagesKeepNoState(t *testing.T) {
+	vars := map[string]bool{} // by folder and name
+	var pure []*source
+	for _, s := range sources(t) {
+		if s.test() || s.dir() != "vnet" && s.dir() != "offload" {
+			continue
+		}
+		pure = append(pure, s)
+		for _, decl := range s.file.Decls {
+			d, ok := decl.(*ast.GenDecl)
+			if !ok || d.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range d.Specs {
+				for _, name := range spec.(*ast.ValueSpec).Names {
+					vars[s.dir()+" "+name.Name] = true
+				}
+			}
+		}
+	}
+	if len(vars) == 0 {
+		t.Error("no variable was found: vnet has the names of its drops")
+	}
+	for _, s := range pure {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			for _, target := range written(n) {
+				if id := base(target); id != nil && vars[s.dir()+" "+id.Name] {
+					t.Errorf("%s: %s is written to, or may be", s.at(n), id.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// written are what a node assigns to or takes the address of.
+func written(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		if n.Tok != token.DEFINE {
+			return n.Lhs
+		}
+	case *ast.IncDecStmt:
+		return []ast.Expr{n.X}
+	case *ast.UnaryExpr:
+		if n.Op == token.AND {
+			return []ast.Expr{n.X}
+		}
+	}
+	return nil
+}
+
+// base is the variable of which e is an element, a field or what it points to.
+func base(e ast.Expr) *ast.Ident {
+	for {
+		switch x := e.(type) {
+		case *ast.Ident:
+			return x
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.SelectorExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		default:
+			return nil
 		}
 	}
 }
