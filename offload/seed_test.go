@@ -20,20 +20,13 @@ var seeds = []struct {
 }{
 	{"zero", func(uint16, int) uint16 { return 0 }},
 	{"all ones", func(uint16, int) uint16 { return 0xffff }},
-	{"without the length", func(right uint16, length int) uint16 { return otherLength(right, length, 0) }},
+	{"without the length", func(right uint16, length int) uint16 { return vnettest.Reseed(right, length, 0) }},
 	{"the length of a segment", func(right uint16, length int) uint16 {
-		return otherLength(right, length, 1020)
+		return vnettest.Reseed(right, length, 1020)
 	}},
 	{"the length of the whole frame", func(right uint16, length int) uint16 {
-		return otherLength(right, length, length+34)
+		return vnettest.Reseed(right, length, length+34)
 	}},
-}
-
-// otherLength is the seed right of a packet of n bytes for one of m bytes.
-func otherLength(right uint16, n, m int) uint16 {
-	b := binary.BigEndian.AppendUint16(nil, right)
-	b = binary.BigEndian.AppendUint32(b, ^uint32(n))
-	return vnettest.Sum(binary.BigEndian.AppendUint32(b, uint32(m)))
 }
 
 // TestSeedIsSet: what the checksum field holds is of no account in a frame that is

@@ -58,11 +58,8 @@ type seed struct {
 // seeds are those that senders leave in place of f's right one, which lies at at.
 func seeds(f *vnet.Frame, at int) []seed {
 	length := f.Len() - network(f).L4
-	// other is the field of a packet of n bytes.
-	other := func(n int) uint16 {
-		b := binary.BigEndian.AppendUint32(bytes.Clone(f.Head[at:at+2]), ^uint32(length))
-		return vnettest.Sum(binary.BigEndian.AppendUint32(b, uint32(n)))
-	}
+	right := binary.BigEndian.Uint16(f.Head[at:])
+	other := func(n int) uint16 { return vnettest.Reseed(right, length, n) }
 	return []seed{
 		{"zero", 0},
 		{"anything", 0x1234},

@@ -343,15 +343,11 @@ func foreignFrames() (all []foreign) {
 			right := vnettest.Super(s.spec)
 			at := int(right.Hdr.CsumStart) + int(right.Hdr.CsumOffset)
 			length := right.Len() - int(right.Hdr.CsumStart)
-			// of is the seed for a packet of n bytes.
-			of := func(n int) uint16 {
-				b := binary.BigEndian.AppendUint32(bytes.Clone(right.Head[at:at+2]), ^uint32(length))
-				return vnettest.Sum(binary.BigEndian.AppendUint32(b, uint32(n)))
-			}
+			seed := binary.BigEndian.Uint16(right.Head[at:])
 			add(foreign{name: family + " " + s.name + ", a seed of zero", spec: s.spec}, put(at, 0))
-			add(foreign{name: family + " " + s.name + ", a seed without length", spec: s.spec}, put(at, of(0)))
+			add(foreign{name: family + " " + s.name + ", a seed without length", spec: s.spec}, put(at, vnettest.Reseed(seed, length, 0)))
 			add(foreign{name: family + " " + s.name + ", a seed of another length", spec: s.spec},
-				put(at, of(1432)))
+				put(at, vnettest.Reseed(seed, length, 1432)))
 			add(foreign{name: family + " " + s.name + ", the right seed", spec: s.spec})
 		}
 		neither := vnet.EthLen + map[bool]int{false: 9, true: 6}[v6]

@@ -170,6 +170,14 @@ func Sum(b []byte) uint16 {
 	return uint16(sum)
 }
 
+// Reseed is the pseudo-header sum seed, of a packet whose length from the transport header
+// on is n, for one of m bytes. For 0 it leaves the length out, as some senders do.
+func Reseed(seed uint16, n, m int) uint16 {
+	b := binary.BigEndian.AppendUint16(nil, seed)
+	b = binary.BigEndian.AppendUint32(b, ^uint32(n))
+	return Sum(binary.BigEndian.AppendUint32(b, uint32(m)))
+}
+
 var (
 	dstMAC = []byte{0x02, 0x00, 0x5e, 0x10, 0x00, 0x02}
 	srcMAC = []byte{0x02, 0x00, 0x5e, 0x10, 0x00, 0x01}
