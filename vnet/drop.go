@@ -16,7 +16,7 @@ const (
 	DropBadHeader         // ingress: shorter than the virtio-net header
 	DropBadCsum           // ingress: checksum field outside the frame
 	DropBadGSO            // ingress: a GSO type that does not fit its header or its packet
-	DropUnsupportedGSO    // ingress: UFO or a tunnel GSO type
+	DropUnsupportedGSO    // ingress: UFO, or a super-packet in a tunnel
 	DropHeadersTooLong    // ingress: protocol headers longer than MaxHeaders
 	DropBadSource         // ingress: source address is a group address or zero
 	DropReservedMulticast // ingress: 01:80:c2:00:00:0x, which a bridge does not forward (IEEE 802.1Q, 8.6.3)

@@ -43,6 +43,14 @@ const (
 // Type is g without the ECN bit.
 func (g GSO) Type() GSO { return g &^ GSOECN }
 
+// proto is the transport protocol of g, which is one of the types that are carried.
+func (g GSO) proto() uint8 {
+	if g.Type() == GSOUDPL4 {
+		return ProtoUDP
+	}
+	return ProtoTCP
+}
+
 // MaxGSOSize is the greatest gso_size: 65535 is the kernel's GSO_BY_FRAGS
 // (include/linux/skbuff.h), which virtio_net_hdr_to_skb refuses.
 const MaxGSOSize = 65534

@@ -22,6 +22,7 @@ const (
 	EtherTypeIPv6 = 0x86dd
 	EtherTypeVLAN = 0x8100 // 802.1Q C-tag
 	EtherTypeQinQ = 0x88a8 // 802.1ad S-tag
+	EtherTypeMPLS = 0x8847 // RFC 5332, 3
 )
 
 // IP protocol numbers (IANA).
@@ -93,7 +94,7 @@ func (l *L2) parse(b []byte) {
 
 // Check is the one place that trusts nothing: it reads the Ethernet header and
 // the tags of a received frame into l2 and reports why the frame must be dropped,
-// or Keep. Beyond Header.Check, a TCP GSO type must fit the EtherType.
+// or Keep. Beyond Header.Check, a GSO type must fit the EtherType.
 func (f *Frame) Check(l2 *L2) Drop {
 	if d := f.Hdr.Check(f.Len()); d != Keep {
 		return d
@@ -112,9 +113,17 @@ func (f *Frame) Check(l2 *L2) Drop {
 		ok = l2.EtherType == EtherTypeIPv4 || l2.EtherType == EtherTypeIPv6
 	}
 	if !ok {
-		return DropBadGSO
+		return f.misfit(l2)
 	}
 	return Keep
+}
+
+// misfit is why a GSO type that does not fit the outermost packet is a drop.
+func (f *Frame) misfit(l2 *L2) Drop {
+	if f.tunnel(l2) != NoTunnel {
+		return DropUnsupportedGSO
+	}
+	return DropBadGSO
 }
 
 // Packet is where the protocol headers of a super-packet lie.
@@ -137,18 +146,9 @@ func Parse(f *Frame, l2 *L2, p *Packet) Drop {
 	if d := ParseNetwork(f, l2, p); d != Keep {
 		return d
 	}
-	want := uint8(ProtoTCP)
-	if f.Hdr.GSO.Type() == GSOUDPL4 {
-		want = ProtoUDP
-	}
-	needs, start := f.Hdr.Flags&NeedsCsum != 0, int(f.Hdr.CsumStart)
-	switch {
-	case carriesTunnel(p.Proto) && needs && start > p.L4:
-		// A packet socket shows a tunnel's super-packet with the GSO type and the checksum
-		// of the packet inside, and no word about the tunnel (virtio_net_hdr_from_skb).
-		return DropUnsupportedGSO
-	case p.Proto != want || needs && start != p.L4:
-		return DropBadGSO
+	want := f.Hdr.GSO.proto()
+	if p.Proto != want || f.Hdr.Flags&NeedsCsum != 0 && int(f.Hdr.CsumStart) != p.L4 {
+		return f.misfit(l2)
 	}
 	thlen := UDPLen
 	if p.Proto == ProtoTCP {
@@ -167,16 +167,6 @@ func Parse(f *Frame, l2 *L2, p *Packet) Drop {
 		return short(b)
 	}
 	return Keep
-}
-
-// carriesTunnel reports whether a tunnel that the kernel segments may be in an IP
-// packet of that protocol.
-func carriesTunnel(proto uint8) bool {
-	switch proto {
-	case ProtoIPv4, ProtoUDP, ProtoIPv6, ProtoGRE:
-		return true
-	}
-	return false
 }
 
 // ParseNetwork reads the IP header and IPv6's extension headers of a frame that

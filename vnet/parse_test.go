@@ -190,11 +190,10 @@ func TestParseReasons(t *testing.T) {
 		"P24: second fragment":       {udp, func(f *vnet.Frame) { f.Head[21] = 1 }, vnet.DropBadGSO},
 		"P24: IPv6 fragment":         {ext(vnet.ProtoFragment, 1), nil, vnet.DropBadGSO},
 		"UDP under a TCP type":       {v4, func(f *vnet.Frame) { f.Head[23] = 17 }, vnet.DropBadGSO},
-		"in a UDP tunnel": {v4, func(f *vnet.Frame) {
+		"UDP, and csum_start far behind": {v4, func(f *vnet.Frame) {
 			f.Head[23] = 17
-			f.Hdr.CsumStart += 50 // VXLAN's headers
-		}, vnet.DropUnsupportedGSO},
-		"UDP in a UDP tunnel":        {udp, func(f *vnet.Frame) { f.Hdr.CsumStart += 50 }, vnet.DropUnsupportedGSO},
+			f.Hdr.CsumStart += 50
+		}, vnet.DropBadGSO},
 		"TCP under a UDP type":       {udp, func(f *vnet.Frame) { f.Head[23] = 6 }, vnet.DropBadGSO},
 		"data offset 4":              {v4, func(f *vnet.Frame) { f.Head[46] = 0x40 }, vnet.DropBadGSO},
 		"data offset behind the end": {v4, func(f *vnet.Frame) { f.Head = f.Head[:34+31] }, vnet.DropBadGSO},
@@ -269,6 +268,11 @@ func FuzzCheck(f *testing.F) {
 		f.Add(fr.AppendTo(data), fr.Len())
 		f.Add(fr.AppendTo(data), vnet.MaxHeaders)
 	}
+	tunnelled(func(_ string, _ vnettest.Encap, fr vnet.Frame) {
+		data := make([]byte, vnet.HeaderLen)
+		fr.Hdr.Encode(data)
+		f.Add(fr.AppendTo(data), vnet.MaxHeaders)
+	})
 	f.Fuzz(func(t *testing.T, data []byte, head int) {
 		if len(data) < vnet.HeaderLen {
 			return
@@ -285,6 +289,13 @@ func FuzzCheck(f *testing.F) {
 		n := f.Len()
 		var l2 vnet.L2
 		var p vnet.Packet
+		d := f.Check(&l2)
+		if d == vnet.Keep && f.Hdr.GSO != vnet.GSONone {
+			d = vnet.Parse(&f, &l2, &p)
+		}
+		if kind := f.Tunnel(); f.Hdr.Check(n) == vnet.Keep && d == vnet.DropUnsupportedGSO != (kind != vnet.NoTunnel) {
+			t.Fatalf("%v, and in a tunnel of kind %d: %+v", d, kind, f.Hdr)
+		}
 		if f.Check(&l2) != vnet.Keep {
 			return
 		}

@@ -82,6 +82,8 @@ type Spec struct {
 	Window     uint16
 	Urgent     uint16
 	TCPOptions []byte // a multiple of 4 bytes, at most 40
+
+	carries uint8 // the protocol in IP, where it is a tunnel's
 }
 
 // Super builds the frame of s, in one piece. HdrLen is the real length of the
@@ -195,6 +197,9 @@ const (
 )
 
 func (s *Spec) proto() uint8 {
+	if s.carries != 0 {
+		return s.carries
+	}
 	if s.UDP {
 		return vnet.ProtoUDP
 	}
