@@ -14,6 +14,15 @@ type rxTally struct {
 	frames, bytes, copies uint64
 	maxFrame              int
 	drops                 [vnet.NumDrops]uint64
+	tunnels               [vnet.NumTunnels]uint64 // of drops[vnet.DropUnsupportedGSO]
+}
+
+// drop counts a frame that its ingress drops.
+func (t *rxTally) drop(f *vnet.Frame, d vnet.Drop) {
+	t.drops[d]++
+	if d == vnet.DropUnsupportedGSO {
+		t.tunnels[f.Tunnel()]++
+	}
 }
 
 // rxCounters are the published counters of one receive queue. Only the worker that
@@ -23,6 +32,7 @@ type rxCounters struct {
 	frames, bytes, copies atomic.Uint64
 	maxFrame              atomic.Int64
 	drops                 [vnet.NumDrops]atomic.Uint64
+	tunnels               [vnet.NumTunnels]atomic.Uint64
 	_                     cpu.CacheLinePad
 }
 
@@ -32,7 +42,8 @@ func (c *rxCounters) publish(t *rxTally) {
 	c.bytes.Add(t.bytes)
 	c.copies.Add(t.copies)
 	raise(&c.maxFrame, t.maxFrame)
-	publishDrops(&c.drops, &t.drops)
+	publishDrops(c.drops[:], t.drops[:])
+	publishDrops(c.tunnels[:], t.tunnels[:])
 	*t = rxTally{}
 }
 
@@ -72,11 +83,11 @@ func (c *txCounters) publish(t *txTally) {
 	c.segments.Add(t.segments)
 	c.retried.Add(t.retried)
 	c.csumCompleted.Add(t.csumCompleted)
-	publishDrops(&c.drops, &t.drops)
+	publishDrops(c.drops[:], t.drops[:])
 	*t = txTally{}
 }
 
-func publishDrops(c *[vnet.NumDrops]atomic.Uint64, t *[vnet.NumDrops]uint64) {
+func publishDrops(c []atomic.Uint64, t []uint64) {
 	for d, n := range t {
 		if n != 0 {
 			c[d].Add(n)
@@ -105,6 +116,9 @@ type Stats struct {
 	Retried                      uint64 // writes tried again in smaller pieces for want of memory or room
 	CsumCompleted                uint64
 	IngressDrops, EgressDrops    [vnet.NumDrops]uint64
+	// Tunnels says what the super-packets of IngressDrops[vnet.DropUnsupportedGSO] that
+	// were read came in. Those that the queue could not read are not among them.
+	Tunnels [vnet.NumTunnels]uint64
 }
 
 func (s *Stats) addRx(c *rxCounters) {
@@ -114,6 +128,9 @@ func (s *Stats) addRx(c *rxCounters) {
 	s.RxMaxFrame = max(s.RxMaxFrame, int(c.maxFrame.Load()))
 	for d := range c.drops {
 		s.IngressDrops[d] += c.drops[d].Load()
+	}
+	for k := range c.tunnels {
+		s.Tunnels[k] += c.tunnels[k].Load()
 	}
 }
 

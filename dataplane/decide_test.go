@@ -91,19 +91,18 @@ func TestDecide(t *testing.T) {
 	})
 	segs16 := limited(func(l *vnet.Limits) { l.GSOMaxSegs = 16 })
 	maxWrite := limited(func(l *vnet.Limits) { l.MaxWrite = 100000 })
-	// What Check accepts and Parse does not: a TCP header of 16 bytes, and VXLAN's headers
+	// What Check accepts and Parse does not: a TCP header of 16 bytes, and a tunnel's headers
 	// in front of what the checksum covers.
 	malformed := func(f *vnet.Frame) { f.Head[f.Hdr.CsumStart+12] = 4 << 4 }
-	tunnelled := func(f *vnet.Frame) {
-		f.Head[vnet.EthLen+9] = vnet.ProtoUDP
-		f.Hdr.CsumStart += vnet.UDPLen + 8 + vnet.EthLen + vnet.IPv4Len
+	tunnelled := func(e vnettest.Encap) func(*vnet.Frame) {
+		return func(f *vnet.Frame) { *f = e.Wrap(tcp4(60000), false, false) }
 	}
 	protocol := func(at int, v uint8) func(*vnet.Frame) {
 		return func(f *vnet.Frame) { f.Head[at] = v }
 	}
 	sctp := func(f *vnet.Frame) { f.Hdr.CsumOffset = vnet.SCTPCsumOffset }
 
-	for _, c := range []struct {
+	type row struct {
 		name     string
 		spec     vnettest.Spec
 		edit     func(*vnet.Frame)
@@ -111,7 +110,8 @@ func TestDecide(t *testing.T) {
 		oversize Oversize
 		want     decision
 		parsed   bool // protocol headers are read
-	}{
+	}
+	rows := []row{
 		// Frames without a GSO type.
 		{name: "plain that fills the MTU", spec: plain(tcp4(1460)),
 			limits: bigLimits(), want: passes},
@@ -335,8 +335,6 @@ func TestDecide(t *testing.T) {
 			spec:   with(tcp4(60000), func(s *vnettest.Spec) { s.Csum = vnettest.Full }),
 			edit:   protocol(vnet.EthLen+9, 253),
 			limits: bigLimits(), want: dropped(vnet.DropBadGSO), parsed: true},
-		{name: "in a tunnel", spec: tcp4(60000), edit: tunnelled,
-			limits: bigLimits(), want: dropped(vnet.DropUnsupportedGSO), parsed: true},
 		{name: "IPv4 options might be a tunnel",
 			spec:   with(tcp4(60000), func(s *vnettest.Spec) { s.IPOptions = make([]byte, 20) }),
 			limits: bigLimits(), want: passes, parsed: true},
@@ -355,7 +353,12 @@ func TestDecide(t *testing.T) {
 				s.Ext = []vnettest.Ext{{Proto: vnet.ProtoDestOpts, Data: make([]byte, 1022)}}
 			}),
 			limits: withSize(50000), want: dropped(vnet.DropHeadersTooLong), parsed: true},
-	} {
+	}
+	for _, e := range vnettest.Encaps {
+		rows = append(rows, row{name: "in a tunnel: " + e.Name, spec: tcp4(0), edit: tunnelled(e),
+			limits: bigLimits(), want: dropped(vnet.DropUnsupportedGSO), parsed: true})
+	}
+	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
 			f := vnettest.Super(c.spec)
 			if c.edit != nil {

@@ -69,7 +69,7 @@ func (w *worker) room(e *egress, f *vnet.Frame) *vnet.Batch {
 // for why it was not.
 func (w *worker) remade(e *egress, s *subject, d vnet.Drop) bool {
 	if d != vnet.Keep {
-		w.reject(e, d)
+		w.reject(e, s.frame, d)
 		return false
 	}
 	e.bytes += s.len
@@ -78,10 +78,10 @@ func (w *worker) remade(e *egress, s *subject, d vnet.Drop) bool {
 
 // reject drops a frame that was offered to e. What is wrong with the frame itself
 // is its ingress's drop, as if it had never been offered.
-func (w *worker) reject(e *egress, d vnet.Drop) {
+func (w *worker) reject(e *egress, f *vnet.Frame, d vnet.Drop) {
 	if d.Ingress() {
 		e.tally.offered--
-		w.tally.drops[d]++
+		w.tally.drop(f, d)
 		return
 	}
 	e.tally.drops[d]++
@@ -97,7 +97,7 @@ func (w *worker) cut(e *egress, s *subject, d decision) {
 		fault = w.seg.Segment(s.frame, &s.packet)
 	}
 	if fault != vnet.Keep {
-		w.reject(e, fault)
+		w.reject(e, s.frame, fault)
 		return
 	}
 	pieces := 0
@@ -272,7 +272,7 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 			fault = vnet.Parse(f, &l2, &p)
 		}
 		if fault != vnet.Keep {
-			w.reject(e, fault)
+			w.reject(e, f, fault)
 			return
 		}
 	}
@@ -336,7 +336,7 @@ func (w *worker) recut(e *egress, f *vnet.Frame, p *vnet.Packet, max, depth int)
 		fault = rescue.seg.Resegment(f, p, max, e.view.limits.GSOMaxSegs, e.view.limits.IPv6Form)
 	}
 	if fault != vnet.Keep {
-		w.reject(e, fault)
+		w.reject(e, f, fault)
 		return
 	}
 	pieces := 0
@@ -358,7 +358,7 @@ func (w *worker) recomplete(e *egress, f *vnet.Frame, depth int) {
 		fault = offload.Complete(rescue.batch, f, &l2)
 	}
 	if fault != vnet.Keep {
-		w.reject(e, fault)
+		w.reject(e, f, fault)
 		return
 	}
 	e.tally.csumCompleted++

@@ -1060,3 +1060,29 @@ func TestHostileFramesStopNobody(t *testing.T) {
 	qa.inject(good)
 	same(t, qb.taken(), good)
 }
+
+// TestTunnelsAreCountedByKind, whether the EtherType or only the packet tells of them.
+func TestTunnelsAreCountedByKind(t *testing.T) {
+	l := newLab(t)
+	a, qa := l.port("a", bigLimits())
+	_, qb := l.port("b", bigLimits())
+	hello(qa, host1, qb)
+	var want [vnet.NumTunnels]uint64
+	for _, e := range vnettest.Encaps {
+		for _, v6 := range []bool{false, true} {
+			qa.inject(e.Wrap(tcp4(5000), v6, false))
+			want[e.Kind]++
+		}
+	}
+	ufo := frame(udp4(5000), host1, host2)
+	ufo.Hdr.GSO = vnet.GSOUDP
+	qa.inject(ufo)
+	want[vnet.NoTunnel]++
+	if got := a.Stats().Tunnels; got != want {
+		t.Errorf("super-packets by tunnel: %v, want %v", got, want)
+	}
+	if got, all := a.Stats().IngressDrops[vnet.DropUnsupportedGSO], uint64(2*len(vnettest.Encaps)+1); got != all {
+		t.Errorf("%d super-packets are unsupported, want %d", got, all)
+	}
+	same(t, qb.taken())
+}

@@ -164,7 +164,7 @@ func (w *worker) forward(f *vnet.Frame) {
 		d = vnet.DropLoop
 	}
 	if d != vnet.Keep {
-		w.tally.drops[d]++
+		w.tally.drop(f, d)
 		return
 	}
 	vid := s.l2.VID()
@@ -243,7 +243,7 @@ func (w *worker) touch(e *egress) {
 func (w *worker) offer(e *egress, s *subject) {
 	d := decide(s, &e.view.limits, e.view.oversize)
 	if d.outcome == drop && d.drop.Ingress() {
-		w.tally.drops[d.drop]++
+		w.tally.drop(s.frame, d.drop)
 		return
 	}
 	w.touch(e)
