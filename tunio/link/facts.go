@@ -41,12 +41,14 @@ type Facts struct {
 	Tun *Tun // of a TUN or TAP, and nil for any other kind
 }
 
-// Features are the offloads that are on, those that a sender to the netdev can use.
+// Features are the offloads that are on: those that a sender to the netdev can use, and
+// GRO.
 type Features struct {
 	Csum bool // completes the checksum of TCP and UDP over IPv4 and IPv6
 	TSO4 bool // cuts TCP over IPv4
 	TSO6 bool // cuts TCP over IPv6
 	USO  bool // cuts UDP (UDP_L4)
+	GRO  bool // the kernel merges what the netdev receives
 }
 
 // Drops are cumulative counters of the netdev: frames that the kernel took and then
@@ -171,5 +173,6 @@ func featuresOf(on map[string]bool) Features {
 		TSO4: on["tx-tcp-segmentation"],
 		TSO6: on["tx-tcp6-segmentation"],
 		USO:  on["tx-udp-segmentation"],
+		GRO:  on["rx-gro"],
 	}
 }

@@ -95,6 +95,7 @@ func wantFacts(t *testing.T, n *Namespace, name string) *Facts {
 		TSO4: on["tx-tcp-segmentation"],
 		TSO6: on["tx-tcp6-segmentation"],
 		USO:  on["tx-udp-segmentation"],
+		GRO:  on["generic-receive-offload"],
 	}
 	return f
 }
