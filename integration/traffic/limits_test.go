@@ -253,8 +253,12 @@ func TestLimitsAreFollowed(t *testing.T) {
 			b.sw.Offloads("vB", true, tso...)
 		}, chunks(30_000)},
 		{"MTU lowered", set(netns.Link{MTU: 1400}), func() bool {
-			_, ok := tryCross(from, to, spec)
-			return !ok
+			for range 3 { // one is no reason to warn
+				if _, ok := tryCross(from, to, spec); ok {
+					return false
+				}
+			}
+			return true
 		}},
 		{"MTU raised", set(netns.Link{MTU: 1500}), func() bool {
 			frames, ok := tryCross(from, to, spec)

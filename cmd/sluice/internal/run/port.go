@@ -46,6 +46,7 @@ type port struct {
 	said    string          // the state that was logged last
 	told    map[string]bool
 	loop    loopWatch
+	watch   dropWatch
 
 	lost uint64     // kernel drops of earlier attachments
 	base link.Drops // what the netdev had dropped at attach,
@@ -126,7 +127,7 @@ func (p *port) follow() {
 	}
 	p.sw.SetLimits(limits)
 	p.sw.SetUp(carries(f))
-	p.advise()
+	p.advise(time.Now())
 	switch {
 	case !f.Up:
 		p.say(fmt.Sprintf("the device is down; try: %s link set %s up", p.ip(), f.Name))

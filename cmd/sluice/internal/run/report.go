@@ -1,8 +1,6 @@
 package run
 
 import (
-	"time"
-
 	"sluice/dataplane/summary"
 	"sluice/vnet"
 )
@@ -82,23 +80,4 @@ func drops(counts *[vnet.NumDrops]uint64) map[string]uint64 {
 		}
 	}
 	return m
-}
-
-// advise warns of drops that the user can do something about, which would else be known
-// at the end.
-func (p *port) advise() {
-	c := p.sw.Stats()
-	if rate, tell := p.loop.look(c.IngressDrops[vnet.DropLoop], time.Now()); tell {
-		p.log.Warn("frames that were flooded come back in here: a layer-2 loop; they are dropped as loop; "+
-			"to break it: "+p.ip()+" link set "+p.netdev+" down", "per_second", rate)
-	}
-	if c.EgressDrops[vnet.DropOverMTU] > 0 {
-		p.warnOnce("frames for the port are longer than its MTU, and dropped as over_mtu: "+
-			"all netdevs and hosts of one network need the same MTU", "mtu", p.sw.Limits().MTU)
-	}
-	if c.IngressDrops[vnet.DropUnsupportedGSO] > 0 {
-		p.warnOnce("super-packets that nobody here can cut come in (tunnels, UFO, SCTP), and are dropped as " +
-			"unsupported_gso: their sender has to cut them; for VXLAN: " +
-			"ethtool -K DEV tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off")
-	}
 }

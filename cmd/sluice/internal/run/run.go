@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) (_ *summary.Summary, err error) {
 	r.loop(ctx, o)
 	r.quiesce()
 	for _, p := range r.ports {
-		p.advise()
+		p.advise(time.Now())
 	}
 	return r.summary(), nil
 }
