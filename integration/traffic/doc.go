@@ -8,6 +8,7 @@
 //	gro_test.go        do the frames that GRO makes cross, and who loses what is lost
 //	foreign_test.go    are frames as other senders make them sent on right, or not at all
 //	vlan_test.go       do tags survive
+//	tunnel_test.go     are super-packets in tunnels told from malformed ones, and is the remedy right
 //	host_test.go       does the host's own stack stay out of it
 //	lifecycle_test.go  does one device's fate stay its own port's
 //	start_test.go      does it start, fail and end as the command line promises

@@ -398,59 +398,6 @@ func TestTwoHostsOfOneMACAreTold(t *testing.T) {
 	}
 }
 
-// TestVXLANHintMends: super-packets of a tunnel are dropped, since nobody here can cut
-// them, and what the warning says to type has their sender cut them.
-func TestVXLANHintMends(t *testing.T) {
-	b, x, y := pair(t, netns.Link{}, netns.Link{})
-	tunnel := func(h, far *host, inner string) {
-		add := "ip link add vx type vxlan id 7 dstport 4789 dev eth0 local " + h.v4 + " remote " + far.v4
-		if out, err := h.Run(deadline(t, patience), "sh", "-c", add+" 2>&1"); err != nil {
-			if strings.Contains(string(out), "Unknown device type") {
-				t.Skip("this kernel has no VXLAN")
-			}
-			t.Fatalf("%v: %s", err, out)
-		}
-		h.Address("vx", inner+"/24")
-		h.SetLink("vx", netns.Link{})
-	}
-	tunnel(x, y, "10.1.0.1")
-	tunnel(y, x, "10.1.0.2")
-	b.built()
-	s := run(t, b.sw, "a=packet:vA", "b=packet:vB")
-	ctx, cancel := context.WithCancel(t.Context())
-	stalled := make(chan error, 1)
-	go func() { stalled <- b.Exchange(ctx, x.Namespace, y.Namespace, "10.1.0.2", 4<<20) }()
-	const drop = "unsupported_gso"
-	s.says(1, "level=WARN", "port=a", drop)
-	cancel()
-	<-stalled
-	_, hint, ok := strings.Cut(s.logged("port=a", drop), "for VXLAN: ")
-	hint, _, end := strings.Cut(hint, "\"")
-	if !ok || !end {
-		t.Fatalf("no hint in\n%s", s.logged(drop))
-	}
-	for _, h := range []*host{x, y} {
-		shell(t, h.Namespace, strings.ReplaceAll(hint, "DEV", "eth0"))
-	}
-	drops := func() uint64 {
-		sum := s.ask()
-		return sum.Port("a").Drops.Ingress[drop] + sum.Port("b").Drops.Ingress[drop]
-	}
-	before := drops()
-	s.until("the last drop to be counted", func() bool {
-		was := before
-		before = drops()
-		return before == was
-	})
-	if err := b.swap(x, y, "10.1.0.2", 4<<20); err != nil {
-		t.Error(err)
-	}
-	if after := drops(); before == 0 || after != before {
-		t.Errorf("%d drops after the command, %d before", after, before)
-	}
-	clean(t, x, y)
-}
-
 // TestT08DHCP: a DHCP server whose replies have their checksum left to the
 // hardware, and a client that reads them from a raw socket.
 func TestT08DHCP(t *testing.T) {

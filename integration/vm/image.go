@@ -28,6 +28,7 @@ var onDemand = []string{
 	"8021q", "bridge", "br_netfilter", "dummy", "ifb", "macvlan", "macvtap", "tap", "tun", "veth",
 	"vhost_net", "vxlan", "act_mirred", "cls_bpf", "cls_matchall", "cls_u32", "sch_fq", "sch_ingress",
 	"sch_netem", "tcp_bbr", "nf_tables", "nft_chain_nat",
+	"geneve", "ip_gre", "ip6_gre", "ipip", "sit", "ip6_tunnel",
 }
 
 // texts are the small files without which programs complain.
