@@ -50,6 +50,8 @@ var sections = map[string][]string{
 	"tunio":             {"Units", "Ownership", "Concurrency", "Trust"},
 	"tunio/link":        {"Units", "Ownership", "Concurrency"},
 	"dataplane/summary": {"Units"},
+
+	"cmd/sluice/internal/config": {"Units", "Ownership", "Concurrency", "Trust"},
 }
 
 func TestEveryPackageIsDocumentedOnce(t *testing.T) {

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// AddPort is the switch with one port more, the last.
+func (s Switch) AddPort(p Port) (Switch, error) {
+	if s.index(p.Name) >= 0 {
+		return s, fmt.Errorf("there are two ports %s: give each its own name", p.Name)
+	}
+	s = s.Clone()
+	s.Ports = append(s.Ports, p)
+	return s.checked()
+}
+
+// RemovePort is the switch without a port. It is an error while a mirror or a static
+// address names the port.
+func (s Switch) RemovePort(name string) (Switch, error) {
+	i := s.index(name)
+	if i < 0 {
+		return s, s.unknown(name)
+	}
+	s = s.Clone()
+	s.Ports = slices.Delete(s.Ports, i, i+1)
+	return s.checked()
+}
+
+// SetPort is the switch with some keys of a port changed. Settings are key=value, spelled
+// as on the command line; an empty value takes a key back to its default.
+func (s Switch) SetPort(name string, settings ...string) (Switch, error) {
+	i := s.index(name)
+	if i < 0 {
+		return s, s.unknown(name)
+	}
+	next := s.Clone()
+	r := &report{path: []string{"ports", name}}
+	r.set(&next.Ports[i], settings)
+	r.path = nil
+	r.whole(&next)
+	if err := r.err(); err != nil {
+		return s, err
+	}
+	return next, nil
+}
+
+// checked is s if it is valid.
+func (s Switch) checked() (Switch, error) { return s, s.Validate() }
+
+func (s Switch) unknown(name string) error {
+	var all []string
+	for i := range s.Ports {
+		all = append(all, s.Ports[i].Name)
+	}
+	if meant := s.meant(name); meant != "" || len(all) == 0 {
+		return fmt.Errorf("there is no port %q%s", name, meant)
+	}
+	const most = 8
+	if len(all) > most {
+		all = append(all[:most], "...")
+	}
+	return fmt.Errorf("there is no port %q: the ports are %s", name, strings.Join(all, ", "))
+}
