@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ func Main(args []string) int {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(), newBenchCommand())
+	root.AddCommand(newRunCommand(), newBenchCommand(), newConfigCommand())
 	root.SetArgs(args)
 	// Cobra's own commands take any argument.
 	root.InitDefaultHelpCmd()
@@ -74,7 +75,8 @@ func Main(args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintln(os.Stderr, "sluice:", err)
+	const prefix = "sluice: "
+	fmt.Fprintln(os.Stderr, prefix+strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
 	if usage := (usageError{}); errors.As(err, &usage) {
 		return exitUsage
 	}

@@ -84,8 +84,12 @@ func noArgs(c *cobra.Command, args []string) error {
 	case c.HasSubCommands():
 		return usageError{fmt.Errorf("no command %q: `%s --help` lists them", args[0], c.CommandPath())}
 	}
-	return usageError{fmt.Errorf("%s: argument %q is out of place: `%s --help` lists the flags, and each port needs its own -p",
-		c.CommandPath(), args[0], c.CommandPath())}
+	hint := ""
+	if c.Flags().Lookup("port") != nil {
+		hint = ", and each port needs its own -p"
+	}
+	return usageError{fmt.Errorf("%s: argument %q is out of place: `%s --help` lists the flags%s",
+		c.CommandPath(), args[0], c.CommandPath(), hint)}
 }
 
 // parsePorts reads the -p arguments and checks them against each other. reserved is what

@@ -12,6 +12,7 @@
 //	host_test.go       does the host's own stack stay out of it
 //	lifecycle_test.go  does one device's fate stay its own port's
 //	start_test.go      does it start, fail and end as the command line promises
+//	config_test.go     is the file what the command line promises
 //	usage_test.go      what does it cost, idle and under load
 //
 // # Units

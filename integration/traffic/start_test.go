@@ -235,6 +235,11 @@ func TestUsage(t *testing.T) {
 		{"run -p a=tap:t0 -p a=tap:t1", "two ports a"},
 		{"run -p a=tap:t0 -p b=tap:t0", "t0"},
 		{"bench --rounds=x", "rounds"},
+		{"config", "no command"},
+		{"config walk", "walk"},
+		{"config check", "FILE"},
+		{"config check a b", "FILE"},
+		{"config schema x", "out of place"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
