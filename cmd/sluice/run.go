@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/config"
 	"sluice/cmd/sluice/internal/run"
 	"sluice/dataplane/summary"
 )
@@ -30,48 +32,36 @@ const runExample = `  # two namespaces' veths, the second behind a 64 KiB limit
   sluice run -p a=packet:vA -p b=tap:tB,netns=B --summary out.json
 
   # two virtual machines' taps
-  sluice run -p a=packet:tapA -p b=packet:tapB`
+  sluice run -p a=packet:tapA -p b=packet:tapB
 
-const portHelp = "a `PORT`: " + `NAME=KIND:DEVICE[,key=value...]; give -p once for each port.
+  # what a file says, and one port more
+  sluice run -c sluice.yaml -p c=tap:tC`
+
+var portHelp = "a `PORT`: " + `NAME=KIND:DEVICE[,key=value...]; give -p once for each port.
 KIND is tap (created if missing), packet (an existing netdev) or macvtap
 (an existing one, or created over lower=NETDEV). Keys:
-  netns=NAME           tap: the namespace it lives in
-  lower=NETDEV         macvtap: the netdev it is created over
-  mtu=N                set on what Sluice creates; elsewhere it bounds the port
-  queues=N             receive queues, one worker each (default 1)
-  gso_max_size=N       super-packets sent are shorter than this
-  gso_ipv4_max_size=N  the same, for IPv4
-  gso_max_segs=N       and stand for at most this many segments
-  oversize=HOW         what becomes of a longer super-packet: resegment (default:
-                       the fewest chunks that fit), segment (MSS-size packets) or
-                       pass (the kernel gets it whole)
-  offload=WHAT         auto (default), full, csum or none: what the receiver takes
-  host=HOW             packet: does the host's own stack see the frames too: drop
-                       (no) or keep (yes); by default it does while the netdev has
-                       an address, is a bridge's port or carries another netdev
-  reserved=HOW         what becomes of frames for 01:80:c2:00:00:0x (LLDP, LACP,
-                       STP, 802.1X) that come in at the port: drop, or forward to
-                       every other port, but for PAUSE; default: as --reserved`
+` + config.PortHelp()
 
 func newRunCommand() *cobra.Command {
 	var args []string
-	var file, reserved string
+	var from, file, reserved string
 	c := &cobra.Command{
-		Use:     "run -p NAME=KIND:DEVICE[,key=value...] -p ...",
+		Use:     "run [-c FILE] -p NAME=KIND:DEVICE[,key=value...] -p ...",
 		Short:   "Switch frames between ports until SIGINT, SIGTERM or SIGHUP",
 		Long:    runLong,
 		Example: runExample,
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ports, err := parsePorts(args, reserved)
+			want, err := desired(from, reserved, args, c.InOrStdin())
 			if err != nil {
-				return usageError{err}
+				return err
 			}
-			return runSwitch(c, ports, file)
+			return runSwitch(c, want, file)
 		},
 	}
+	c.Flags().StringVarP(&from, "config", "c", "", "the switch is what this YAML `FILE` says (- is standard input); -p adds ports to it")
 	c.Flags().StringArrayVarP(&args, "port", "p", nil, portHelp)
-	c.Flags().StringVar(&reserved, "reserved", string(portspec.ReservedDrop), "`HOW` ports without a key reserved= have it: drop or forward")
+	c.Flags().StringVar(&reserved, "reserved", "", "`HOW` ports without a key reserved= have it: drop (default) or forward")
 	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
 	return c
 }
@@ -92,37 +82,62 @@ func noArgs(c *cobra.Command, args []string) error {
 		c.CommandPath(), args[0], c.CommandPath(), hint)}
 }
 
-// parsePorts reads the -p arguments and checks them against each other. reserved is what
-// ports have that do not say.
-func parsePorts(args []string, reserved string) ([]portspec.Port, error) {
-	usual, err := portspec.ParseReserved("--reserved", reserved)
-	if err != nil {
-		return nil, err
+// desired is the switch that the file and the arguments ask for. Those of -p add ports: it
+// is an error if the file has one of that name already. That of --reserved, if there is
+// one, takes the place of the file's.
+func desired(file, reserved string, args []string, stdin io.Reader) (want config.Switch, err error) {
+	want = config.Default()
+	if file != "" {
+		if want, err = readConfig(file, stdin); err != nil {
+			return want, err
+		}
 	}
-	if len(args) == 0 {
-		return nil, errors.New("no port given: use -p NAME=KIND:DEVICE, for example -p a=packet:veth0")
+	if reserved != "" {
+		want.Reserved = config.Reserved(reserved)
+		if err := want.Validate(); err != nil {
+			return want, usageError{fmt.Errorf("--%w", err)}
+		}
 	}
-	var ports []portspec.Port
 	for _, arg := range args {
-		p, err := portspec.Parse(arg)
+		p, err := config.ParsePort(arg)
 		if err != nil {
-			return nil, err
+			return want, usageError{err}
 		}
-		for _, o := range ports {
-			switch {
-			case o.Name == p.Name:
-				return nil, fmt.Errorf("-p %s: there are two ports %s: give each its own name", arg, p.Name)
-			case o.Device == p.Device && o.Netns == p.Netns:
-				return nil, fmt.Errorf("-p %s: device %s is under port %s already", arg, p.Device, o.Name)
-			}
+		if want, err = want.AddPort(p); err != nil {
+			return want, usageError{fmt.Errorf("-p %s: %w", arg, err)}
 		}
-		p.Reserved = cmp.Or(p.Reserved, usual)
-		ports = append(ports, p)
 	}
-	return ports, nil
+	switch {
+	case len(want.Ports) > 0:
+		return want, unbuilt(want)
+	case file != "":
+		return want, fmt.Errorf("%s has no ports: add one, for example ports: {a: {kind: packet, device: veth0}}", file)
+	}
+	return want, usageError{errors.New("no port given: use -p NAME=KIND:DEVICE, for example -p a=packet:veth0")}
 }
 
-func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
+// built are the keys that the switch does something with.
+var built = []string{
+	"netns", "lower", "mtu", "queues", "gso_max_size", "gso_ipv4_max_size", "gso_max_segs",
+	"oversize", "offload", "host", "reserved",
+}
+
+// unbuilt is the error of a switch that needs what there is not yet.
+func unbuilt(want config.Switch) error {
+	bare := config.Default()
+	bare.Name = want.Name
+	for _, p := range want.Ports {
+		bare.Ports = append(bare.Ports, config.DefaultPort(p.Name, p.Kind, p.Device))
+	}
+	for _, c := range config.Diff(bare, want) {
+		if c.Op != config.Changed || !slices.Contains(built, c.Key) {
+			return usageError{fmt.Errorf("this version cannot do that yet, leave it out: %s", c)}
+		}
+	}
+	return nil
+}
+
+func runSwitch(c *cobra.Command, want config.Switch, file string) error {
 	out, err := openOutput("--summary", file)
 	if err != nil {
 		return err
@@ -144,6 +159,10 @@ func runSwitch(c *cobra.Command, ports []portspec.Port, file string) error {
 			log.Info("the summary is written", "file", file)
 		}
 	}()
+	ports := slices.Clone(want.Ports)
+	for i := range ports {
+		ports[i].Reserved = cmp.Or(ports[i].Reserved, want.Reserved)
+	}
 	sum, err := run.Run(c.Context(), run.Options{
 		Ports: ports,
 		Log:   log,

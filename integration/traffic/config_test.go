@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"sluice/dataplane/summary"
+	"sluice/integration/netns"
 	"sluice/integration/netns/netnstest"
 )
 
@@ -22,20 +25,10 @@ func command(t *testing.T, input string, args ...string) (code int, stdout, stde
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// file writes a file for the test.
-func file(t *testing.T, text string) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "sluice.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
 // TestConfigCheck tells every error with its place, as compilers do.
 func TestConfigCheck(t *testing.T) {
-	good := file(t, "ports:\n  a: {kind: tap, device: t0}\n  b: {kind: tap, device: t1}\n")
-	bad := file(t, "ports:\n  a: {kind: veth, device: v}\n  b: {kind: tap, device: t, mtuu: 1}\n")
+	good := file(t, t.TempDir(), "sluice.yaml", "ports:\n  a: {kind: tap, device: t0}\n  b: {kind: tap, device: t1}\n")
+	bad := file(t, t.TempDir(), "sluice.yaml", "ports:\n  a: {kind: veth, device: v}\n  b: {kind: tap, device: t, mtuu: 1}\n")
 	for _, c := range []struct {
 		name, input    string
 		code           int
@@ -65,5 +58,63 @@ func TestConfigSchema(t *testing.T) {
 	code, stdout, stderr := command(t, "", "config", "schema")
 	if code != 0 || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, "2020-12") || stderr != "" {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+// TestRunFromAFile: the ports are those of the file, and those of -p behind them.
+func TestRunFromAFile(t *testing.T) {
+	b := newBed(t)
+	b.cabled("a", netns.Link{})
+	b.built()
+	config := file(t, t.TempDir(), "sluice.yaml", "# two\nports:\n  b: {kind: tap, device: tB, mtu: 9000}\n  a:\n    kind: packet\n    device: vA\n")
+	out, sum := &netns.Output{}, filepath.Join(t.TempDir(), "sum.json")
+	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t), "run", "-c", config, "-p", "c=tap:tC", "--summary", sum)
+	netnstest.Need(t, err)
+	wait(t, "ready", func() bool { return out.String() == "ready\n" })
+	if mtu := link(t, b.sw, "tB").MTU; mtu != 9000 {
+		t.Errorf("an MTU of %d, want 9000", mtu)
+	}
+	if err := p.Interrupt(patience); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s summary.Summary
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range s.Ports {
+		got = append(got, p.Name+" "+p.Kind+" "+p.Device)
+	}
+	if want := []string{"b tap tB", "a packet vA", "c tap tC"}; !slices.Equal(got, want) {
+		t.Errorf("ports %v, want %v", got, want)
+	}
+}
+
+// TestRunRefuses files and arguments that make no sense together, before it opens anything.
+func TestRunRefuses(t *testing.T) {
+	good := file(t, t.TempDir(), "sluice.yaml", "ports: {a: {kind: tap, device: t0}}")
+	for _, c := range []struct {
+		args, input string
+		code        int
+		says        string
+	}{
+		{"-c " + good + "x", "", 1, "no such file"},
+		{"-c -", "ports: {a: {kind: tap, device: t0, mtu: 1}, b: 5}", 1,
+			"sluice: -:1:41: ports.a.mtu: 1 is not a number from 68 to 65535\nsluice: -:1:48: ports.b: 5 is not a map of keys\n"},
+		{"-c -", "", 1, "sluice: - has no ports: add one"},
+		{"-c " + good + " -p a=tap:t1", "", 2, "-p a=tap:t1: there are two ports a"},
+		{"-c " + good + " -p b=tap:t0", "", 2, "-p b=tap:t0: ports.b.device: device t0 is under port a already"},
+		{"-p a=tap:t0,tag=0", "", 2, "this version cannot do that yet, leave it out: port a: tag unset -> 0 (live)"},
+		{"--reserved flood -p a=tap:t0", "", 2, `sluice: --reserved: "flood" is not drop or forward`},
+		{"-c -", "fdb: {size: 20000}\nports: {a: {kind: tap, device: t0}}", 2, "leave it out: fdb: size 16384 -> 20000 (restart)"},
+	} {
+		code, stdout, stderr := command(t, c.input, append([]string{"run"}, strings.Fields(c.args)...)...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d, want %d\n%s\n%s\nwant\n%s", c.args, code, c.code, stdout, stderr, c.says)
+		}
 	}
 }

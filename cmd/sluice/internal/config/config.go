@@ -58,7 +58,7 @@ type Control struct {
 type Port struct {
 	Name   string
 	Kind   Kind
-	Device string // a netdev's name
+	Device string // a netdev's name, or an altname
 
 	Netns  string // tap: the namespace it lives in
 	Lower  string // macvtap: the netdev it is created over

@@ -165,7 +165,7 @@ func (f texts) check(v string) error {
 	case v == "":
 		return fmt.Errorf("the %s is empty", f.what)
 	case len(v) > f.most:
-		return fmt.Errorf("%s %q has %d bytes, and there may be %d at most", f.what, v, len(v), f.most)
+		return fmt.Errorf("%s %q has %d bytes, and at most %d are taken", f.what, v, len(v), f.most)
 	case !f.pattern.MatchString(v) || strings.ContainsFunc(v, unprintable):
 		return fmt.Errorf("%s %q: want %s", f.what, v, f.like)
 	case f.also != nil:
@@ -197,7 +197,7 @@ var (
 	// netdevs are names of netdevs: dev_valid_name in net/core/dev.c, without the comma,
 	// which the command line could not tell from its own, and without the % of a pattern.
 	netdevs = texts{
-		what: "device name", most: 15, // IFNAMSIZ less its NUL (include/uapi/linux/if.h)
+		what: "device name", most: 127, // ALTIFNAMSIZ less its NUL (include/uapi/linux/if.h): it may be an altname
 		pattern: regexp.MustCompile(`^[^ /:%,]+$`),
 		like:    "a name that a netdev can have",
 		also: func(v string) error {

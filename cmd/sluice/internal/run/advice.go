@@ -3,7 +3,7 @@ package run
 import (
 	"time"
 
-	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/config"
 	"sluice/dataplane"
 	"sluice/vnet"
 )
@@ -199,11 +199,11 @@ func groAdvice(device string) string {
 
 // gro is the netdev whose GRO merges what the port receives, or "".
 func (p *port) gro() string {
-	if p.spec.Kind == portspec.Tap || p.ns.ns == nil { // what comes out of a TAP has not been received
+	if p.spec.Kind == config.Tap || p.ns.ns == nil { // what comes out of a TAP has not been received
 		return ""
 	}
 	f, err := p.ns.ns.GetIndex(p.index)
-	if err == nil && p.spec.Kind == portspec.Macvtap && !f.LowerElsewhere {
+	if err == nil && p.spec.Kind == config.Macvtap && !f.LowerElsewhere {
 		f, err = p.ns.ns.GetIndex(f.Lower)
 	}
 	if err != nil || !f.GRO || f.Tun != nil { // a TAP says that it does, and does not (IFF_NAPI)

@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/config"
 	"sluice/dataplane"
 	"sluice/tunio"
 	"sluice/tunio/link"
@@ -35,10 +35,10 @@ func (p *port) begin() error {
 		_, err = p.attach(facts)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
-	case p.spec.Kind == portspec.Tap, p.spec.Lower != "":
+	case p.spec.Kind == config.Tap, p.spec.Lower != "":
 		p.creates = true
 		err = p.create()
-	case p.spec.Kind == portspec.Macvtap:
+	case p.spec.Kind == config.Macvtap:
 		return fmt.Errorf("%w; to have it created over a netdev add lower=NETDEV", err)
 	default:
 		return fmt.Errorf("%w; `ip link` lists those that there are", err)
@@ -52,7 +52,7 @@ func (p *port) begin() error {
 
 // create makes the device, which is missing, and attaches the port.
 func (p *port) create() error {
-	if p.spec.Kind == portspec.Tap {
+	if p.spec.Kind == config.Tap {
 		return p.createTap()
 	}
 	return p.createMacvtap()
@@ -174,7 +174,7 @@ func (p *port) attach(f *link.Facts) (_ *link.Facts, err error) {
 	}
 	var queues []*tunio.Queue
 	switch p.spec.Kind {
-	case portspec.Tap:
+	case config.Tap:
 		err = p.ns.ns.Do(func() (err error) {
 			queues, err = tunio.OpenTap(tunio.TapConfig{Name: f.Name, Queues: p.spec.Queues})
 			return err
@@ -182,9 +182,9 @@ func (p *port) attach(f *link.Facts) (_ *link.Facts, err error) {
 		if err != nil && p.spec.Netns != "" { // where the command that the error tells is to be typed
 			err = fmt.Errorf("in network namespace %s: %w", p.spec.Netns, err)
 		}
-	case portspec.Packet:
+	case config.Packet:
 		queues, err = tunio.OpenPacket(f.Name, p.spec.Queues)
-	case portspec.Macvtap:
+	case config.Macvtap:
 		queues, err = tunio.OpenMacvtap(f.Name, p.spec.Queues)
 	}
 	if err != nil {
@@ -236,7 +236,7 @@ func (p *port) raise(f *link.Facts) (*link.Facts, error) {
 			*want = asked
 		}
 	}
-	if s.Kind == portspec.Tap {
+	if s.Kind == config.Tap {
 		up(&want.GROMaxSize, s.GSOMaxSize, have.GROMaxSize)
 		up(&want.GROIPv4MaxSize, s.GSOIPv4MaxSize, have.GROIPv4MaxSize)
 	} else {
@@ -268,7 +268,7 @@ func (p *port) warnLess(l vnet.Limits, f *link.Facts) {
 		"gso_max_size", l.GSOMaxSize, "gso_ipv4_max_size", l.GSOIPv4MaxSize, "gso_max_segs", l.GSOMaxSegs,
 		"tso_max_size", f.TSOMaxSize, "tso_max_segs", f.TSOMaxSegs,
 	}
-	if s.Kind == portspec.Macvtap {
+	if s.Kind == config.Macvtap {
 		args = append(args, "hint", "the lower netdev's limits hold too: raise those with `ip link set`")
 	}
 	p.warnOnce("the device takes less than was asked for: using what it takes", args...)
@@ -279,11 +279,11 @@ func (p *port) warnLess(l vnet.Limits, f *link.Facts) {
 func (p *port) limits(f *link.Facts) (vnet.Limits, error) {
 	var l vnet.Limits
 	switch p.spec.Kind {
-	case portspec.Tap:
+	case config.Tap:
 		l = link.TapLimits(f, p.abilities.Tap)
-	case portspec.Packet:
+	case config.Packet:
 		l = link.PacketLimits(f, p.abilities.Packet)
-	case portspec.Macvtap:
+	case config.Macvtap:
 		var lower *link.Facts
 		if !f.LowerElsewhere {
 			var err error
@@ -303,11 +303,11 @@ func (p *port) limits(f *link.Facts) (vnet.Limits, error) {
 	lower(&l.GSOMaxSegs, s.GSOMaxSegs)
 	lower(&l.MTU, s.MTU)
 	switch s.Offload {
-	case portspec.OffloadFull:
+	case config.OffloadFull:
 		l.Csum, l.TSO4, l.TSO6, l.USO = true, true, true, true
-	case portspec.OffloadCsum:
+	case config.OffloadCsum:
 		l.Csum, l.TSO4, l.TSO6, l.USO = true, false, false, false
-	case portspec.OffloadNone:
+	case config.OffloadNone:
 		l.Csum, l.TSO4, l.TSO6, l.USO = false, false, false, false
 	}
 	return l, nil
@@ -353,7 +353,7 @@ func (p *port) end() error {
 	p.changes = nil
 	// A tap went with its descriptors. A macvtap of the same name may be another's, and
 	// ours may have another name.
-	if p.made != 0 && p.spec.Kind == portspec.Macvtap { // in the process's own namespace
+	if p.made != 0 && p.spec.Kind == config.Macvtap { // in the process's own namespace
 		f, err := p.ns.ns.GetIndex(p.made)
 		if err == nil && f.Kind == "macvtap" {
 			err = p.ns.ns.Delete(f.Name)

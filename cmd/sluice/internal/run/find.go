@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/config"
 	"sluice/tunio/link"
 	"sluice/vnet"
 )
@@ -24,7 +24,7 @@ func (p *port) find() (f *link.Facts, same bool, err error) {
 // namespace.
 func (p *port) had() (*link.Facts, error) {
 	ns := p.ns.ns
-	if p.spec.Kind == portspec.Tap && p.queues != nil {
+	if p.spec.Kind == config.Tap && p.queues != nil {
 		// Its queues work on when it is moved away and back, and may then be another index's.
 		for range 3 { // it may be renamed in between
 			name, in, err := p.queues[0].Device()
@@ -53,7 +53,7 @@ func (p *port) had() (*link.Facts, error) {
 		return nil, err
 	// Without a queue that works on, another netdev may have got the index meanwhile.
 	case (p.queues == nil || p.gone != nil) && f.Name != p.netdev,
-		p.spec.Kind == portspec.Macvtap && f.Kind != "macvtap":
+		p.spec.Kind == config.Macvtap && f.Kind != "macvtap":
 		return nil, os.ErrNotExist
 	}
 	return f, nil
@@ -90,5 +90,5 @@ func (p *port) alias() bool { return p.netdev != "" && p.netdev != p.spec.Device
 // outlives reports whether the port's TAP is elsewhere, and the netdev that f describes,
 // which has its name now, is nothing that could take its place.
 func (p *port) outlives(f *link.Facts) bool {
-	return p.spec.Kind == portspec.Tap && p.queues != nil && !p.queues[0].Gone() && (f.Tun == nil || !f.Tun.Tap)
+	return p.spec.Kind == config.Tap && p.queues != nil && !p.queues[0].Gone() && (f.Tun == nil || !f.Tun.Tap)
 }

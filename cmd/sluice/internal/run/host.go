@@ -8,18 +8,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/config"
 	"sluice/tunio/link"
 )
 
 // hide keeps what a packet port's netdev receives from the host's own stack, as long as
 // that does not cut the host off from something it uses.
 func (p *port) hide(f *link.Facts) error {
-	if p.spec.Kind != portspec.Packet || p.spec.Host == portspec.HostKeep {
+	if p.spec.Kind != config.Packet || p.spec.Host == config.HostKeep {
 		return nil
 	}
 	use := ""
-	if p.spec.Host == portspec.HostAuto {
+	if p.spec.Host == config.HostAuto {
 		uses, err := p.ns.hostUses()
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/config"
 	"sluice/dataplane"
 	"sluice/tunio"
 	"sluice/tunio/link"
@@ -18,7 +18,7 @@ import (
 
 // port is a port of the switch and the device that the command line names for it.
 type port struct {
-	spec      portspec.Port
+	spec      config.Port
 	sw        *dataplane.Port
 	own, ns   *namespace // the process's, and the device's
 	abilities *probe.Result
@@ -157,7 +157,7 @@ const deviceGone = "the device is gone"
 // missing deals with a device that is not there. It returns what holds of one that it has
 // made, or nil.
 func (p *port) missing() *link.Facts {
-	if p.spec.Kind != portspec.Packet && p.queues != nil && !p.queues[0].Gone() {
+	if p.spec.Kind != config.Packet && p.queues != nil && !p.queues[0].Gone() {
 		p.park("the device is in another namespace")
 		return nil
 	}

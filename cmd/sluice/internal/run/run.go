@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"sluice/cmd/sluice/internal/portspec"
+	"sluice/cmd/sluice/internal/config"
 	"sluice/dataplane"
 	"sluice/dataplane/summary"
 	"sluice/tunio/link"
@@ -21,7 +21,7 @@ import (
 
 // Options are what `sluice run` was asked to do.
 type Options struct {
-	Ports []portspec.Port
+	Ports []config.Port
 	Log   *slog.Logger
 	Ready func() // called once, when every port is attached
 
@@ -72,7 +72,7 @@ type runner struct {
 }
 
 // open attaches every port.
-func (r *runner) open(specs []portspec.Port) error {
+func (r *runner) open(specs []config.Port) error {
 	own, err := r.namespace("")
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (r *runner) open(specs []portspec.Port) error {
 			return fmt.Errorf("port %s: %w", s.Name, err)
 		}
 		sp, err := r.sw.AddPort(dataplane.PortConfig{
-			Name: s.Name, Oversize: s.Oversize, ForwardReserved: s.Reserved == portspec.ReservedForward,
+			Name: s.Name, Oversize: s.Oversize, ForwardReserved: s.Reserved == config.ReservedForward,
 		})
 		if err != nil {
 			return err
