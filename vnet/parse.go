@@ -71,6 +71,12 @@ type L2 struct {
 // VID is the VLAN of the frame: that of the outer tag, or 0.
 func (l *L2) VID() uint16 { return l.TCI & 0xfff }
 
+// CutOff reports whether the frame ends within a tag, whose TPID EtherType is then; or
+// has more than two.
+func (l *L2) CutOff() bool {
+	return l.EtherType == EtherTypeVLAN || l.EtherType == EtherTypeQinQ
+}
+
 // parse reads the Ethernet header, of at least EthLen bytes, and up to two
 // tags. A tag that is cut off is left as the EtherType.
 func (l *L2) parse(b []byte) {
