@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/vnet"
+	"sluice/vnet/vnettest"
 )
 
 // idleQueue is a device that nothing comes from and that takes everything.
@@ -37,13 +38,21 @@ type bench struct {
 	frames []vnet.Frame
 }
 
-// newBench makes a bench that forwards frames to ports with the given limits.
+// newBench makes a bench that forwards frames from a port to those of the step.
 func newBench(t testing.TB, frames []vnet.Frame, limits ...vnet.Limits) *bench {
+	return hotStep{frames: frames, limits: limits}.bench(t)
+}
+
+func (c hotStep) bench(t testing.TB) *bench {
 	sw := New(Options{})
 	t.Cleanup(sw.Close)
 	var in *Port
-	for i, lim := range append([]vnet.Limits{bigLimits()}, limits...) {
-		p, err := sw.AddPort(PortConfig{Name: fmt.Sprint(i)})
+	for i, lim := range append([]vnet.Limits{bigLimits()}, c.limits...) {
+		vlan := c.out
+		if i == 0 {
+			vlan = c.in
+		}
+		p, err := sw.AddPort(PortConfig{Name: fmt.Sprint(i), VLAN: vlan})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +66,10 @@ func newBench(t testing.TB, frames []vnet.Frame, limits ...vnet.Limits) *bench {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	w := newWorker(sw, in, in.queues[0], new(rxCounters), sw.takeSlot())
-	return &bench{sw: sw, worker: w, frames: frames}
+	if c.known {
+		sw.fdb.learn(0, host2, 1, 0)
+	}
+	return &bench{sw: sw, worker: w, frames: c.frames}
 }
 
 // step is one turn of the worker.
@@ -77,29 +89,41 @@ func repeat(n int, f vnet.Frame) (frames []vnet.Frame) {
 	return frames
 }
 
-// hotSteps are the ways of a frame that the steady state consists of.
-func hotSteps() []struct {
-	name   string
-	frames []vnet.Frame
-	limits []vnet.Limits
-} {
+// hotStep is a way of a frame that the steady state consists of.
+type hotStep struct {
+	name    string
+	frames  []vnet.Frame
+	limits  []vnet.Limits // of the ports that the frames go to
+	known   bool          // host2 has been heard on the first of them
+	in, out VLAN          // of the port that they come from, and of those
+}
+
+func hotSteps() []hotStep {
 	noCsum := limited(func(l *vnet.Limits) { l.Csum = false })
 	plainForm := limited(func(l *vnet.Limits) { l.IPv6Form = vnet.FormPlain })
 	big4 := frame(tcp4(500000), host1, host2)
-	return []struct {
-		name   string
-		frames []vnet.Frame
-		limits []vnet.Limits
-	}{
-		{"pass", repeat(batchFrames, frame(tcp4(60000), host1, host2)), []vnet.Limits{bigLimits()}},
-		{"resegment", repeat(4, big4), []vnet.Limits{withSize(65536)}},
-		{"segment", repeat(4, big4), []vnet.Limits{noCsum}},
-		{"complete", repeat(batchFrames, frame(plain(tcp4(1400)), host1, host2)),
-			[]vnet.Limits{noCsum}},
-		{"reform", repeat(4, frame(tcp6(500000), host1, host2)), []vnet.Limits{plainForm}},
-		{"flood", repeat(batchFrames, frame(tcp4(60000), host1, broadcast)),
-			[]vnet.Limits{bigLimits(), withSize(20000), noCsum}},
-		{"drop", repeat(batchFrames, small(host1, 0x0180c2000000)), []vnet.Limits{bigLimits()}},
+	access, tag := VLAN{Mode: VLANAccess, Tag: 10}, func(s *vnettest.Spec) { s.Tags = []uint16{10} }
+	passes, tagged := repeat(batchFrames, frame(tcp4(60000), host1, host2)),
+		repeat(batchFrames, frame(with(tcp4(60000), tag), host1, host2))
+	big := []vnet.Limits{bigLimits()}
+	return []hotStep{
+		{name: "pass", frames: passes, limits: big},
+		{name: "known", frames: passes, limits: big, known: true},
+		{name: "resegment", frames: repeat(4, big4), limits: []vnet.Limits{withSize(65536)}},
+		{name: "segment", frames: repeat(4, big4), limits: []vnet.Limits{noCsum}},
+		{name: "complete", frames: repeat(batchFrames, frame(plain(tcp4(1400)), host1, host2)),
+			limits: []vnet.Limits{noCsum}},
+		{name: "reform", frames: repeat(4, frame(tcp6(500000), host1, host2)), limits: []vnet.Limits{plainForm}},
+		{name: "flood", frames: repeat(batchFrames, frame(tcp4(60000), host1, broadcast)),
+			limits: []vnet.Limits{bigLimits(), withSize(20000), noCsum}},
+		{name: "drop", frames: repeat(batchFrames, small(host1, 0x0180c2000000)), limits: big},
+		{name: "tagged", frames: tagged, limits: big},
+		{name: "access", frames: passes, limits: big, in: access, out: access},
+		{name: "push", frames: passes, limits: big, in: access},
+		{name: "pop", frames: tagged, limits: big, out: access},
+		{name: "push_resegment", frames: repeat(4, big4), limits: []vnet.Limits{withSize(65536)}, in: access},
+		{name: "pop_flood", frames: repeat(batchFrames, frame(with(tcp4(60000), tag), host1, broadcast)),
+			limits: []vnet.Limits{bigLimits(), withSize(20000), noCsum}, out: access},
 	}
 }
 
@@ -113,7 +137,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 	for _, c := range hotSteps() {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, c.frames, c.limits...)
+			b := c.bench(t)
 			b.step() // learns, and makes its transmit halves
 			if n := testing.AllocsPerRun(steadyRuns, b.step); n != 0 {
 				t.Errorf("%v allocations a batch", n)
@@ -161,7 +185,7 @@ func (meanTransmitter) WriteBatch(frames []vnet.Frame) (int, vnet.Refusal, error
 func BenchmarkForward(b *testing.B) {
 	for _, c := range hotSteps() {
 		b.Run("step="+c.name, func(b *testing.B) {
-			bench := newBench(b, c.frames, c.limits...)
+			bench := c.bench(b)
 			bytes := 0
 			for i := range c.frames {
 				bytes += c.frames[i].Len()

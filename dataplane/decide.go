@@ -56,6 +56,7 @@ type subject struct {
 	frame  *vnet.Frame
 	l2     vnet.L2
 	len    int
+	vid    uint16 // the VLAN that it is in: see admit
 	parsed bool
 	fault  vnet.Drop   // what Parse said; valid when parsed
 	packet vnet.Packet // valid when parsed and fault is Keep

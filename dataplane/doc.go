@@ -13,14 +13,21 @@
 //	              vnet       vnet     FDB    snapshot
 //
 // A worker reads a batch of frames and runs it to completion. Each frame is
-// checked once, its source is learnt, and its destination looked up; unknown and
-// group destinations are flooded. For each egress, decide says what becomes of
-// the frame there: it passes as it is, is cut into chunks or segments, has its
-// checksum completed or its BIG TCP form changed, or is dropped. Doing is apart
-// from deciding: it appends frames to the worker's batch for that egress. Nothing
-// is copied: a cut frame is new headers in scratch memory and references into the
-// received one. A batch for an egress is written when it holds 512 KiB, when its
-// scratch is full, and when the worker's batch ends.
+// checked once, its VLAN is settled, its source is learnt in that VLAN, and its
+// destination looked up there; unknown and group destinations are flooded to the
+// ports that carry the VLAN (VLANMode has the rules). For each egress, decide says
+// what becomes of the frame there: it passes as it is, is cut into chunks or
+// segments, has its checksum completed or its BIG TCP form changed, or is dropped.
+// Doing is apart from deciding: it appends frames to the worker's batch for that
+// egress. Nothing is copied: a cut frame is new headers in scratch memory and
+// references into the received one. A batch for an egress is written when it holds
+// 512 KiB, when its scratch is full, and when the worker's batch ends.
+//
+// Where a frame leaves with another VLAN tag than it came with, the tag is edited
+// first, on the super-packet, and decide judges the frame as it leaves. Again the
+// headers are copied and the payload is referenced, once for all egresses that want
+// the same edit. Between trunks no tag is edited, but one that says nothing: a VID
+// and a priority of 0.
 //
 // A write that the kernel refuses loses nothing in silence. A frame for which
 // there is no memory is halved, then cut to 64 KiB, and tried again; one that a
@@ -59,9 +66,9 @@
 // What workers share is an immutable snapshot behind an atomic pointer, and the
 // forwarding database, which they only read in the steady state. Counters have one
 // writer. Everything that changes the switch takes Switch.mu; Attach, Detach, Remove,
-// SetUp and Halt also wait for each other. Detach returns when every worker has passed a
-// batch boundary or is parked in ReadBatch, so that nobody uses the port's
-// descriptors any more.
+// Port.Configure, SetUp and Halt also wait for each other. Detach returns when every
+// worker has passed a batch boundary or is parked in ReadBatch, so that nobody uses the
+// port's descriptors any more.
 //
 // # Trust
 //

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -16,13 +17,21 @@ type PortID uint16
 // Tick is a coarse clock: seconds since the switch began.
 type Tick uint32
 
+// Sizes of the forwarding database, in addresses.
 const (
-	// ageing is how long an address is remembered without being heard of: the
-	// recommended value of IEEE 802.1Q, table 8-6, and a Linux bridge's default.
-	ageing Tick = 300
-	// refresh is how old an entry gets before learning writes it again. It keeps
-	// the steady state free of writes to shared memory.
-	refresh Tick = 10
+	DefaultFDBSize = 16384
+	MaxFDBSize     = 1 << 20 // Open vSwitch's, rounded up (mac_learning_set_max_entries)
+)
+
+const (
+	// Ageing times as IEEE 802.1Q, table 8-6, recommends and allows them. The default is a
+	// Linux bridge's and Open vSwitch's, too.
+	defaultAgeing Tick = 300
+	minAgeing     Tick = 10
+	maxAgeing     Tick = 1000000
+	// mostRefresh is how old an entry gets at most before learning writes it again. It
+	// keeps the steady state free of writes to shared memory.
+	mostRefresh Tick = 10
 
 	// An address flaps that goes from port to port flapMoves times within flapTime. A
 	// host that was moved, or whose bond failed over, does so once or twice.
@@ -31,27 +40,78 @@ const (
 	// flapMost is how many addresses' moves are counted at once.
 	flapMost = 64
 
+	// movesTold is how many moves are told of in one Tick.
+	movesTold = 8
+	// fullTold is how long no port tells again that there is no room.
+	fullTold Tick = 60
+
 	bucketWays = 8
-	fdbBuckets = 1024 // 8192 addresses in all
 )
 
-// FDB is the forwarding database: which port an address was last heard on, by
-// VLAN. It is a set-associative table of fixed size. Lookups and the learning of
-// what is known take no lock. A bucket that is full of fresh entries learns no
-// more: a sender of random addresses floods its own frames and moves nobody else's.
+// FDB is the forwarding database: which port an address was last heard on, by VLAN.
+// Lookups and the learning of what is known take no lock.
+//
+// Theory of operation. It is a set-associative table of fixed size. An address has two
+// buckets, which only this process's seed tells, and lies in one of them. The table has two
+// places for each address that it may hold: so both are full next to never, and then the
+// address takes the place of one of theirs.
+//
+// When the database is full, the port with the most addresses loses the one that was
+// longest not heard of, as in Open vSwitch (evict_mac_entry_fairly). Thus each port is
+// entitled to its share: who sends from random addresses forgets its own, and a host that
+// comes up later, behind whatever port, is learnt. For this the addresses of each port
+// are in a list, in the order in which they were last written.
+//
+// A static entry is neither aged nor moved nor evicted. A frame from its address that
+// comes in elsewhere is forwarded, and changes nothing, as in Open vSwitch
+// (is_mac_learning_update_needed).
 type FDB struct {
-	seed    uint64
-	buckets [fdbBuckets]bucket
+	seed    [2]uint64
+	mask    uint64 // len(buckets)-1, which is of all ones
+	size    int    // the most addresses that it may be told to hold
+	ageing  atomic.Uint32
+	refresh atomic.Uint32
+	seconds atomic.Int32 // entries that lie in their address's second bucket
+	buckets []bucket
+
 	mu      sync.Mutex // serialises writers
+	most    int        // guarded by mu; addresses
+	len     int        // guarded by mu; addresses
+	links   []link     // guarded by mu; by place
+	holders []holder   // guarded by mu; by PortID
 	flaps   flaps      // guarded by mu
 	loops   loops
+	moves   moves // guarded by mu
 }
 
-// bucket is two cache lines. A key is changed only through 0, so that a reader who
-// finds the same key before and after its value has the value of that key.
-type bucket struct {
-	keys [bucketWays]atomic.Uint64
-	vals [bucketWays]atomic.Uint64 // tick<<16 | port
+// bucket is two cache lines.
+type bucket [bucketWays]entry
+
+// entry is an address and where it is. The key is changed only through 0, so that a
+// reader who finds the same key before and after the value has the value of that key.
+type entry struct {
+	key atomic.Uint64
+	val atomic.Uint64 // static | tick<<16 | port
+}
+
+// static marks the value of an entry that was not learnt.
+const static = 1 << 63
+
+// place is the index of an entry in the table.
+type place int32
+
+// nowhere is no place.
+const nowhere place = -1
+
+// link is where the neighbours of a learnt entry are in its port's list.
+type link struct{ older, newer place }
+
+// holder is what the database knows of a port.
+type holder struct {
+	len            int // learnt addresses
+	most           int // 0: any number
+	oldest, newest place
+	full, limit    Tick // until when, exclusive, nothing more is told of no room
 }
 
 // flaps is how often addresses moved within the current flapTime.
@@ -61,11 +121,70 @@ type flaps struct {
 	told  bool
 }
 
-func newFDB() *FDB {
-	return &FDB{
-		seed:  rand.Uint64() | 1,
-		flaps: flaps{moves: make(map[uint64]int, flapMost)},
-		loops: loops{seed: maphash.MakeSeed()},
+// moves is how many moves were told of in a Tick.
+type moves struct {
+	at   Tick
+	told int
+}
+
+// news is what learning an address brought up.
+type news uint8
+
+const (
+	newsMoved news = 1 << iota // it was heard on another port before
+	newsFlaps                  // and goes to and fro
+	newsFull                   // the database has no room but by forgetting
+	newsLimit                  // the port's limit has none
+)
+
+// learnt is what Learn has to tell. It is bounded: see movesTold, fullTold, flapTime.
+type learnt struct {
+	news  news
+	from  PortID // newsMoved, newsFlaps
+	limit int    // newsFull, newsLimit: the one that was met
+}
+
+// newFDB makes a database for size addresses, or DefaultFDBSize.
+func newFDB(size int) *FDB {
+	if size <= 0 {
+		size = DefaultFDBSize
+	}
+	size = min(size, MaxFDBSize)
+	const placesEach = 2
+	buckets := 1 << bits.Len(uint(placesEach*size-1)/bucketWays)
+	t := &FDB{
+		seed:    [2]uint64{rand.Uint64(), rand.Uint64() | 1},
+		loops:   loops{seed: maphash.MakeSeed()},
+		mask:    uint64(buckets - 1),
+		size:    size,
+		buckets: make([]bucket, buckets),
+		links:   make([]link, buckets*bucketWays),
+		flaps:   flaps{moves: make(map[uint64]int, flapMost)},
+	}
+	t.Configure(defaultAgeing, size)
+	return t
+}
+
+// Configure sets the ageing time, and the most addresses. Static ones stay, if they are
+// more: then nothing is learnt.
+func (t *FDB) Configure(ageing Tick, most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ageing.Store(uint32(ageing))
+	t.refresh.Store(uint32(min(mostRefresh, ageing/4)))
+	t.most = most
+	for t.len > t.most && t.evict(t.greatest(0)) {
+	}
+}
+
+// SetLimit sets the most addresses that are learnt behind p; 0 is any number.
+func (t *FDB) SetLimit(p PortID, most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.holder(p)
+	h.most = most
+	for most > 0 && h.len > most {
+		t.evict(p)
 	}
 }
 
@@ -79,79 +198,348 @@ func age(val uint64, now Tick) Tick {
 	return now - then
 }
 
+// old reports whether the entry with value val is no more.
+func (t *FDB) old(val uint64, now Tick) bool {
+	return val&static == 0 && age(val, now) > Tick(t.ageing.Load())
+}
+
 // fdbKey is never 0.
 func fdbKey(vid uint16, mac vnet.MAC) uint64 { return 1<<63 | uint64(vid)<<48 | uint64(mac) }
 
-func (t *FDB) bucket(key uint64) *bucket {
-	const shift = 64 - 10
-	return &t.buckets[key*t.seed>>shift%fdbBuckets]
+func keyVID(key uint64) uint16   { return uint16(key >> 48 & maxVID) }
+func keyMAC(key uint64) vnet.MAC { return vnet.MAC(key & (1<<48 - 1)) }
+
+// hash mixes a key with the seed: its low and its high half are the two buckets.
+func (t *FDB) hash(key uint64) uint64 {
+	hi, lo := bits.Mul64(key^t.seed[0], t.seed[1])
+	return hi ^ lo
 }
 
-// Lookup finds the port behind which mac is, if it was heard within the ageing
+// find is the entry of a key, or nil.
+func (t *FDB) find(key uint64) *entry {
+	h := t.hash(key)
+	b := &t.buckets[h&t.mask]
+	for i := range b {
+		if b[i].key.Load() == key {
+			return &b[i]
+		}
+	}
+	if t.seconds.Load() == 0 {
+		return nil
+	}
+	b = &t.buckets[h>>32&t.mask]
+	for i := range b {
+		if b[i].key.Load() == key {
+			return &b[i]
+		}
+	}
+	return nil
+}
+
+// last is the entry that a worker found last: frames come in trains.
+type last struct {
+	key   uint64
+	entry *entry
+}
+
+// is reports whether it is still the entry of a key.
+func (l *last) is(key uint64) bool { return l.key == key && l.entry.key.Load() == key }
+
+// Lookup finds the port behind which an address is, if it was heard within the ageing
 // time.
-func (t *FDB) Lookup(vid uint16, mac vnet.MAC, now Tick) (PortID, bool) {
-	key := fdbKey(vid, mac)
-	b := t.bucket(key)
-	for i := range b.keys {
-		if b.keys[i].Load() == key {
-			v := b.vals[i].Load()
-			if b.keys[i].Load() != key || age(v, now) > ageing {
-				return 0, false
-			}
-			return PortID(v), true
+func (t *FDB) Lookup(key uint64, now Tick, l *last) (PortID, bool) {
+	if !l.is(key) {
+		e := t.find(key)
+		if e == nil {
+			return 0, false
 		}
+		*l = last{key, e}
 	}
-	return 0, false
+	v := l.entry.val.Load()
+	if l.entry.key.Load() != key || t.old(v, now) {
+		return 0, false
+	}
+	return PortID(v), true
 }
 
-// Learn notes that mac was heard on p. In the steady state it only reads. It reports
-// whether the address flaps, and from which port it came: two hosts have the address, or
-// there is a loop. At most one address is reported in flapTime.
-func (t *FDB) Learn(vid uint16, mac vnet.MAC, p PortID, now Tick) (from PortID, flaps bool) {
-	key := fdbKey(vid, mac)
-	b := t.bucket(key)
-	for i := range b.keys {
-		if b.keys[i].Load() == key {
-			v := b.vals[i].Load()
-			if PortID(v) == p && age(v, now) < refresh {
-				return 0, false
-			}
-			break
+// Learn notes that an address was heard on p. In the steady state it only reads.
+func (t *FDB) Learn(key uint64, p PortID, now Tick, l *last) learnt {
+	if !l.is(key) {
+		e := t.find(key)
+		if e == nil {
+			return t.learnSlow(key, p, now)
 		}
+		*l = last{key, e}
 	}
-	return t.learnSlow(b, key, p, now)
+	v := l.entry.val.Load()
+	if v&static != 0 || PortID(v) == p && age(v, now) < Tick(t.refresh.Load()) {
+		return learnt{}
+	}
+	return t.learnSlow(key, p, now)
 }
 
 // learnSlow takes in a new, a moved or an old entry.
-func (t *FDB) learnSlow(
-	b *bucket, key uint64, p PortID, now Tick,
-) (from PortID, flaps bool) {
+func (t *FDB) learnSlow(key uint64, p PortID, now Tick) (l learnt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	val := uint64(now)<<16 | uint64(p)
-	free := -1
-	for i := range b.keys {
-		switch k := b.keys[i].Load(); {
-		case k == key:
-			was := b.vals[i].Swap(val)
-			from = PortID(was)
-			if from == p || age(was, now) > ageing {
-				return from, false
+	at := t.at(key)
+	if at == nowhere {
+		t.insert(key, p, now, &l)
+		return l
+	}
+	e := t.entry(at)
+	was := e.val.Load()
+	if was&static != 0 {
+		return l
+	}
+	from := PortID(was)
+	if from != p {
+		if !t.heed(p, now, &l) {
+			return l
+		}
+		l.from = from
+		if !t.old(was, now) {
+			if t.moves.tell(now) {
+				l.news |= newsMoved
 			}
-			if t.loops.moved(now) {
-				t.forget(func(PortID) bool { return true }) // a loop has moved many to where they are not
+			if t.flaps.moved(key, now) {
+				l.news |= newsFlaps
 			}
-			return from, t.flaps.moved(key, now)
-		case free < 0 && (k == 0 || age(b.vals[i].Load(), now) > ageing):
-			free = i
 		}
 	}
-	if free >= 0 {
-		b.keys[free].Store(0)
-		b.vals[free].Store(val)
-		b.keys[free].Store(key)
+	t.unlink(at)
+	e.val.Store(uint64(now)<<16 | uint64(p))
+	t.link(at)
+	if from != p && !t.old(was, now) && t.loops.moved(now) {
+		t.removeAll(func(_, val uint64) bool { return val&static == 0 }) // a loop has moved many to where they are not
 	}
-	return 0, false
+	return l
+}
+
+// insert makes room for a new entry of p, and takes it in. It reports in l what that cost.
+func (t *FDB) insert(key uint64, p PortID, now Tick, l *learnt) {
+	if !t.heed(p, now, l) {
+		return
+	}
+	at := t.free(key, now)
+	full := at == nowhere
+	if full {
+		at = t.victim(key, p)
+		if at != nowhere && t.mayTake(at, p) {
+			t.remove(at)
+		} else {
+			at = nowhere
+		}
+	}
+	if at != nowhere && t.len >= t.most {
+		full = true
+		if !t.evict(t.greatest(p)) {
+			at = nowhere
+		}
+	}
+	if h := t.holder(p); full && l.news == 0 && now >= h.full {
+		h.full = now + fullTold
+		l.news |= newsFull
+		l.limit = t.most
+	}
+	if at == nowhere {
+		return
+	}
+	t.put(at, key, uint64(now)<<16|uint64(p))
+	t.link(at)
+}
+
+// mayTake reports whether a new address of p may have the place of another: its own, or
+// one of a port with more.
+func (t *FDB) mayTake(at place, p PortID) bool {
+	q := PortID(t.entry(at).val.Load())
+	return q == p || t.holder(q).len > t.holder(p).len
+}
+
+// heed makes room for one more address behind p within p's limit.
+func (t *FDB) heed(p PortID, now Tick, l *learnt) bool {
+	h := t.holder(p)
+	if h.most == 0 || h.len < h.most {
+		return true
+	}
+	if now >= h.limit {
+		h.limit = now + fullTold
+		l.news |= newsLimit
+		l.limit = h.most
+	}
+	return t.evict(p)
+}
+
+// What follows is called with mu held.
+
+// places are those that a key may have.
+func (t *FDB) places(key uint64) (at [2 * bucketWays]place) {
+	h := t.hash(key)
+	for i := range at {
+		if i == bucketWays {
+			h = bits.RotateLeft64(h, 32)
+		}
+		at[i] = place(h&t.mask*bucketWays) + place(i%bucketWays)
+	}
+	return at
+}
+
+func (t *FDB) entry(at place) *entry { return &t.buckets[at/bucketWays][at%bucketWays] }
+
+// holder is what is known of p, which is nothing at first.
+func (t *FDB) holder(p PortID) *holder {
+	for len(t.holders) <= int(p) {
+		t.holders = append(t.holders, holder{oldest: nowhere, newest: nowhere})
+	}
+	return &t.holders[p]
+}
+
+// at is the place of a key, or nowhere.
+func (t *FDB) at(key uint64) place {
+	for _, at := range t.places(key) {
+		if t.entry(at).key.Load() == key {
+			return at
+		}
+	}
+	return nowhere
+}
+
+// free finds a place for a key: one that nobody has, or whose address is too old. It is in
+// the first bucket as long as that is no more than half full, so that most addresses are
+// found there, and then in the emptier one, so that none is full before all nearly are.
+func (t *FDB) free(key uint64, now Tick) place {
+	places := t.places(key)
+	first, room := [2]place{nowhere, nowhere}, [2]int{}
+	for i, at := range places {
+		e := t.entry(at)
+		if e.key.Load() != 0 && t.old(e.val.Load(), now) {
+			t.remove(at)
+		}
+		if e.key.Load() == 0 {
+			b := i / bucketWays
+			if first[b] == nowhere {
+				first[b] = at
+			}
+			room[b]++
+		}
+	}
+	if room[0] < bucketWays/2 && room[1] > room[0] {
+		return first[1]
+	}
+	return first[0]
+}
+
+// victim is the one among a key's places, all taken, that is first to go for p: the oldest
+// of the port with the most addresses in all, and of those with as many p itself. It is
+// nowhere where all are static.
+func (t *FDB) victim(key uint64, p PortID) place {
+	best, of := nowhere, p
+	for _, at := range t.places(key) {
+		val := t.entry(at).val.Load()
+		if val&static != 0 {
+			continue
+		}
+		q := PortID(val)
+		n, most := t.holder(q).len, t.holder(of).len
+		if best == nowhere || n > most || n == most && q == p && of != p ||
+			q == of && uint32(val>>16) < uint32(t.entry(best).val.Load()>>16) {
+			best, of = at, q
+		}
+	}
+	return best
+}
+
+// greatest is the port with the most learnt addresses, p if it is one of several.
+func (t *FDB) greatest(p PortID) PortID {
+	best := p
+	for q := range t.holders {
+		if t.holders[q].len > t.holder(best).len {
+			best = PortID(q)
+		}
+	}
+	return best
+}
+
+// evict forgets what was longest not heard of behind p, and reports whether there was any.
+func (t *FDB) evict(p PortID) bool {
+	at := t.holder(p).oldest
+	if at == nowhere {
+		return false
+	}
+	t.remove(at)
+	return true
+}
+
+// put writes a new entry.
+func (t *FDB) put(at place, key, val uint64) {
+	if t.second(at, key) {
+		t.seconds.Add(1)
+	}
+	e := t.entry(at)
+	e.val.Store(val)
+	e.key.Store(key)
+	t.len++
+}
+
+// second reports whether a place of a key is not in its first bucket.
+func (t *FDB) second(at place, key uint64) bool {
+	return uint64(at/bucketWays) != t.hash(key)&t.mask
+}
+
+// remove forgets an entry.
+func (t *FDB) remove(at place) {
+	e := t.entry(at)
+	if e.val.Load()&static == 0 {
+		t.unlink(at)
+	}
+	second := t.second(at, e.key.Load())
+	e.key.Store(0)
+	if second {
+		t.seconds.Add(-1)
+	}
+	t.len--
+}
+
+// removeAll forgets the entries of which gone is true.
+func (t *FDB) removeAll(gone func(key, val uint64) bool) (n int) {
+	for at := range place(len(t.links)) {
+		e := t.entry(at)
+		if key := e.key.Load(); key != 0 && gone(key, e.val.Load()) {
+			t.remove(at)
+			n++
+		}
+	}
+	return n
+}
+
+// link makes a learnt entry its port's newest.
+func (t *FDB) link(at place) {
+	h := t.holder(PortID(t.entry(at).val.Load()))
+	t.links[at] = link{older: h.newest, newer: nowhere}
+	if h.newest == nowhere {
+		h.oldest = at
+	} else {
+		t.links[h.newest].newer = at
+	}
+	h.newest = at
+	h.len++
+}
+
+// unlink takes a learnt entry out of its port's list.
+func (t *FDB) unlink(at place) {
+	h := t.holder(PortID(t.entry(at).val.Load()))
+	l := t.links[at]
+	if l.older == nowhere {
+		h.oldest = l.newer
+	} else {
+		t.links[l.older].newer = l.newer
+	}
+	if l.newer == nowhere {
+		h.newest = l.older
+	} else {
+		t.links[l.newer].older = l.older
+	}
+	h.len--
 }
 
 // moved counts a move, and reports whether it is the one to tell of.
@@ -171,21 +559,85 @@ func (f *flaps) moved(key uint64, now Tick) bool {
 	return true
 }
 
-// Forget removes every address behind p.
-func (t *FDB) Forget(p PortID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forget(func(of PortID) bool { return of == p })
+// tell reports whether a move may be told of.
+func (m *moves) tell(now Tick) bool {
+	if now != m.at {
+		*m = moves{at: now}
+	}
+	m.told++
+	return m.told <= movesTold
 }
 
-// forget removes the addresses behind some ports. The caller holds mu.
-func (t *FDB) forget(behind func(PortID) bool) {
-	for i := range t.buckets {
-		b := &t.buckets[i]
-		for j := range b.keys {
-			if b.keys[j].Load() != 0 && behind(PortID(b.vals[j].Load())) {
-				b.keys[j].Store(0)
-			}
+// What follows takes mu.
+
+// Expire forgets what is too old.
+func (t *FDB) Expire(now Tick) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.holders {
+		h := &t.holders[p]
+		for h.oldest != nowhere && t.old(t.entry(h.oldest).val.Load(), now) {
+			t.remove(h.oldest)
+		}
+	}
+}
+
+// removeIf forgets the entries of which gone is true.
+func (t *FDB) removeIf(gone func(key, val uint64) bool) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.removeAll(gone)
+}
+
+// Forget removes what was learnt behind p.
+func (t *FDB) Forget(p PortID) {
+	t.removeIf(func(_, val uint64) bool { return val&static == 0 && PortID(val) == p })
+}
+
+// Keep removes what is behind p in other VLANs than those that p carries.
+func (t *FDB) Keep(p PortID, carries func(vid uint16) bool) {
+	t.removeIf(func(key, val uint64) bool { return PortID(val) == p && !carries(keyVID(key)) })
+}
+
+// Remove forgets p, its static entries and its limit.
+func (t *FDB) Remove(p PortID) {
+	t.removeIf(func(_, val uint64) bool { return PortID(val) == p })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*t.holder(p) = holder{oldest: nowhere, newest: nowhere}
+}
+
+// Add makes mac a static entry of p, or reports that there is no room for it. What was
+// learnt of mac is forgotten.
+func (t *FDB) Add(vid uint16, mac vnet.MAC, p PortID, now Tick) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := fdbKey(vid, mac)
+	if at := t.at(key); at != nowhere {
+		t.remove(at)
+	}
+	at := t.free(key, now)
+	if at == nowhere {
+		if at = t.victim(key, p); at == nowhere {
+			return false
+		}
+		t.remove(at)
+	}
+	if t.len >= t.most && !t.evict(t.greatest(p)) {
+		return false
+	}
+	t.put(at, key, static|uint64(p))
+	return true
+}
+
+// each calls f for every entry that is not too old.
+func (t *FDB) each(now Tick, f func(key, val uint64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at := range place(len(t.links)) {
+		e := t.entry(at)
+		if key, val := e.key.Load(), e.val.Load(); key != 0 && !t.old(val, now) {
+			f(key, val)
 		}
 	}
 }

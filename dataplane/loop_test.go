@@ -45,7 +45,7 @@ func TestLoopsKnowWhatComesBack(t *testing.T) {
 		{"a worker of a tick before", []look{{nth(1), p, 7, false}, {nth(1), q, 6, true}}},
 		{"as ticks wrap", []look{{nth(1), p, 4095, false}, {nth(1), q, 4096, true}}},
 	} {
-		loops := &newFDB().loops
+		loops := &newFDB(0).loops
 		for i, l := range c.looks {
 			if got := loops.returned(&l.frame, l.port, l.now); got != l.want {
 				t.Errorf("%s: look %d: %v", c.name, i, got)
@@ -57,7 +57,7 @@ func TestLoopsKnowWhatComesBack(t *testing.T) {
 // Frames that share a bucket may make each other forgotten, and yet none of them
 // circulates for ever.
 func TestLoopsEndAStorm(t *testing.T) {
-	loops := &newFDB().loops
+	loops := &newFDB(0).loops
 	var alive []vnet.Frame
 	for i := range loopBuckets * loopWays {
 		alive = append(alive, nth(i))

@@ -1,8 +1,10 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,27 +13,72 @@ import (
 	"sluice/vnet"
 )
 
-// PortConfig is what does not change in a port's life.
+// PortConfig is what a port is told to be. All but Name may change: see Configure.
 type PortConfig struct {
 	Name     string
 	Oversize Oversize
 	// ForwardReserved floods what comes in for 01:80:c2:00:00:0x. Without it, and for
 	// vnet.PauseMAC always, such frames are dropped.
 	ForwardReserved bool
+
+	VLAN     VLAN
+	Isolated bool // no frame goes from an isolated port to another
+	// MACLimit is the most addresses that are learnt behind the port: with one more, its
+	// own oldest is forgotten. 0: as many as the switch has room for.
+	MACLimit int
+	// StormLimit is the most frames a second from the port that are flooded: for group
+	// addresses and for unknown ones. 0: any number.
+	StormLimit int
+}
+
+func (c *PortConfig) check() error {
+	if int(c.Oversize) >= len(oversizeNames) {
+		return fmt.Errorf("oversize policy %d does not exist", c.Oversize)
+	}
+	if c.MACLimit < 0 {
+		return fmt.Errorf("MAC limit %d: 0, which is none, is the least", c.MACLimit)
+	}
+	if c.StormLimit < 0 || c.StormLimit > math.MaxUint32 {
+		return fmt.Errorf("storm limit %d: use 0, which is none, to %d", c.StormLimit, uint32(math.MaxUint32))
+	}
+	return c.VLAN.check()
+}
+
+// Config is what the switch is told to be. The zero value is the default.
+type Config struct {
+	// Ageing is how long an address is remembered without being heard of, in seconds:
+	// 10 to 1000000 (IEEE 802.1Q, table 8-6), or 0, which is 300.
+	Ageing Tick
+	// MACLimit is the most addresses that the switch knows, up to Options.FDBSize, or 0,
+	// which is FDBSize. With one more, the port with the most of them loses its oldest.
+	MACLimit int
+}
+
+func (c *Config) check(size int) error {
+	switch {
+	case c.Ageing != 0 && (c.Ageing < minAgeing || c.Ageing > maxAgeing):
+		return fmt.Errorf("ageing time %d: use %d to %d seconds", c.Ageing, minAgeing, maxAgeing)
+	case c.MACLimit < 0 || c.MACLimit > size:
+		return fmt.Errorf("MAC limit %d: the forwarding database has room for %d", c.MACLimit, size)
+	}
+	return nil
 }
 
 // Port is identity, counters, forwarding entries and limits. It outlives the
 // queues under it: a device may go and come back.
 type Port struct {
-	sw     *Switch
-	id     PortID
-	config PortConfig
+	sw   *Switch
+	id   PortID
+	name string
 
 	lost   atomic.Uint32 // lostDown or lostGone: what an event has told of the device
 	failed atomic.Bool   // an event has told of a write that failed
+	storm  storm
 
 	// What follows is guarded by sw.mu.
 
+	config   PortConfig
+	vlan     *vlanRules  // of config
 	limits   vnet.Limits // as given to SetLimits or Attach
 	maxWrite int         // learnt from refusals since Attach; 0 when nothing was
 	latches  [numGSOKinds]latch
@@ -78,12 +125,15 @@ type EventKind uint8
 
 // Events.
 const (
-	EventDown    EventKind = iota // the port's device is down
-	EventGone                     // the port's queues are of no use any more
-	EventLatched                  // the kernel refuses a GSO type; told once per port and type
-	EventLearnt                   // the port takes shorter writes than its limits say
-	EventFailed                   // a write failed with an errno that means nothing known; told once
-	EventFlaps                    // a MAC address is heard on two ports in turn; told of one a minute
+	EventDown     EventKind = iota // the port's device is down
+	EventGone                      // the port's queues are of no use any more
+	EventLatched                   // the kernel refuses a GSO type; told once per port and type
+	EventLearnt                    // the port takes shorter writes than its limits say
+	EventFailed                    // a write failed with an errno that means nothing known; told once
+	EventFlaps                     // a MAC address is heard on two ports in turn; told of one a minute
+	EventMoved                     // a MAC address is heard on another port than before; told of a few a second
+	EventFDBFull                   // an address had to go for another, or found no room; told once a minute and port
+	EventMACLimit                  // the same, for the port's own limit
 )
 
 // Event is something a worker noticed that wants an operator's or a supervisor's
@@ -95,10 +145,11 @@ type Event struct {
 	// what was: an event may be taken up after the port was attached anew.
 	Queue Queue
 	GSO   vnet.GSO // EventLatched
-	Size  int      // EventLearnt: the greatest write
+	Size  int      // EventLearnt: the greatest write; EventFDBFull, EventMACLimit: the limit
 	Err   error    // EventGone, EventFailed: what the read or the write answered
 
-	// EventFlaps: the address was heard on Other, and then on Port again.
+	// EventFlaps, EventMoved: the address was heard on Other, and then on Port. With
+	// EventFDBFull and EventMACLimit it is the one that was heard on Port.
 	MAC   vnet.MAC
 	VID   uint16
 	Other *Port
@@ -111,6 +162,12 @@ type view struct {
 	oversize Oversize
 	up       bool
 	queues   []Queue
+
+	vlan       *vlanRules
+	isolated   bool
+	stormLimit uint32 // 0: none
+
+	forwardReserved bool
 }
 
 // snapshot is what workers share. It is immutable.
@@ -128,13 +185,15 @@ type Switch struct {
 	began  time.Time
 	events chan Event
 
-	// changing is held for the whole of Attach, Detach, Remove, SetUp and Halt, so that
-	// none of them overlooks a worker that another is just stopping. It is taken before mu.
+	// changing is held for the whole of Attach, Detach, Remove, Port.Configure, SetUp and
+	// Halt, so that none of them overlooks a worker that another is just stopping. It is
+	// taken before mu.
 	changing sync.Mutex
 
-	mu    sync.Mutex
-	ports []*Port // guarded by mu; by PortID
-	slots []bool  // guarded by mu; worker slots in use
+	mu     sync.Mutex
+	ports  []*Port // guarded by mu; by PortID
+	slots  []bool  // guarded by mu; worker slots in use
+	config Config  // guarded by mu
 }
 
 // Options of a switch.
@@ -143,12 +202,16 @@ type Options struct {
 	// which is the worker's alone and ends with it. Numbers begin at 0, differ
 	// between workers that run at the same time, and are used again.
 	OnWorker func(n int)
+
+	// FDBSize is how many addresses the forwarding database has room for: 0 is
+	// DefaultFDBSize, and MaxFDBSize the most.
+	FDBSize int
 }
 
 // New makes a switch without ports.
 func New(o Options) *Switch {
 	const pending = 64 // events; more are lost, since nobody is reading
-	s := &Switch{options: o, fdb: newFDB(), began: time.Now(), events: make(chan Event, pending)}
+	s := &Switch{options: o, fdb: newFDB(o.FDBSize), began: time.Now(), events: make(chan Event, pending)}
 	s.snap.Store(&snapshot{})
 	return s
 }
@@ -172,6 +235,9 @@ func (s *Switch) Ports() []*Port {
 
 // AddPort adds a port without queues, which is down.
 func (s *Switch) AddPort(c PortConfig) (*Port, error) {
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("add port %s: %w", c.Name, err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := -1
@@ -179,7 +245,7 @@ func (s *Switch) AddPort(c PortConfig) (*Port, error) {
 		switch {
 		case p == nil && id < 0:
 			id = i
-		case p != nil && p.config.Name == c.Name:
+		case p != nil && p.name == c.Name:
 			return nil, fmt.Errorf("add port %s: a port of this name exists", c.Name)
 		}
 	}
@@ -190,8 +256,9 @@ func (s *Switch) AddPort(c PortConfig) (*Port, error) {
 	if id > int(^PortID(0)) {
 		return nil, fmt.Errorf("add port %s: %d ports are the most", c.Name, int(^PortID(0))+1)
 	}
-	p := &Port{sw: s, id: PortID(id), config: c}
+	p := &Port{sw: s, id: PortID(id), name: c.Name, config: c, vlan: c.VLAN.rules()}
 	s.ports[id] = p
+	s.fdb.SetLimit(p.id, c.MACLimit)
 	s.publish()
 	return p, nil
 }
@@ -205,9 +272,77 @@ func (p *Port) Remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ports[p.id] == p {
+		s.fdb.Remove(p.id)
 		s.ports[p.id] = nil
 		s.publish()
 	}
+}
+
+// Config is what the port is told to be.
+func (p *Port) Config() PortConfig {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	return p.config
+}
+
+// Configure tells the port to be another, under the same name. No frame is lost, and
+// addresses stay known, but for those in VLANs that the port carries no more, static ones
+// too. When it returns, every worker goes by c. An error changes nothing.
+func (p *Port) Configure(c PortConfig) error {
+	s := p.sw
+	if err := c.check(); err != nil {
+		return fmt.Errorf("configure port %s: %w", p.name, err)
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	was := p.config
+	switch {
+	case s.ports[p.id] != p:
+		s.mu.Unlock()
+		return fmt.Errorf("configure port %s: it was removed", p.name)
+	case c.Name != p.name:
+		s.mu.Unlock()
+		return fmt.Errorf("configure port %s: it cannot be called %s: add another port", p.name, c.Name)
+	case c == was:
+		s.mu.Unlock()
+		return nil
+	}
+	p.config = c
+	if c.VLAN != was.VLAN {
+		p.vlan = c.VLAN.rules()
+	}
+	s.fdb.SetLimit(p.id, c.MACLimit)
+	s.publish()
+	rules, workers := p.vlan, s.workersLocked()
+	s.mu.Unlock()
+	for _, w := range workers {
+		w.quiesce() // from its next batch on it learns nothing that does not fit
+	}
+	if c.VLAN != was.VLAN {
+		s.fdb.Keep(p.id, rules.carry)
+	}
+	return nil
+}
+
+// Config is what the switch is told to be.
+func (s *Switch) Config() Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config
+}
+
+// Configure tells the switch to be another. What it knows it goes on knowing, but for
+// addresses that are too old or too many now. An error changes nothing.
+func (s *Switch) Configure(c Config) error {
+	if err := c.check(s.fdb.size); err != nil {
+		return fmt.Errorf("configure switch: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = c
+	s.fdb.Configure(cmp.Or(c.Ageing, defaultAgeing), cmp.Or(c.MACLimit, s.fdb.size))
+	return nil
 }
 
 // publish makes a new snapshot of the ports. The caller holds mu.
@@ -221,6 +356,8 @@ func (s *Switch) publish() {
 		v := &view{
 			port: p, limits: p.limits, oversize: p.config.Oversize,
 			up: p.up && len(p.queues) > 0, queues: p.queues,
+			vlan: p.vlan, isolated: p.config.Isolated, stormLimit: uint32(p.config.StormLimit),
+			forwardReserved: p.config.ForwardReserved,
 		}
 		if p.maxWrite > 0 {
 			v.limits.MaxWrite = min(v.limits.MaxWrite, p.maxWrite)
@@ -245,11 +382,11 @@ func (p *Port) Attach(queues []Queue, l vnet.Limits, up bool) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.ports[p.id] != p:
-		return fmt.Errorf("attach port %s: it was removed", p.config.Name)
+		return fmt.Errorf("attach port %s: it was removed", p.name)
 	case len(p.queues) > 0:
-		return fmt.Errorf("attach port %s: it is attached", p.config.Name)
+		return fmt.Errorf("attach port %s: it is attached", p.name)
 	case len(queues) == 0:
-		return errors.New("attach port " + p.config.Name + ": no queues")
+		return errors.New("attach port " + p.name + ": no queues")
 	}
 	p.queues, p.limits, p.up = slices.Clone(queues), l, up
 	p.maxWrite = 0
@@ -278,7 +415,8 @@ func (s *Switch) takeSlot() int {
 	return i
 }
 
-// Detach takes the queues from under the port and forgets the addresses behind it.
+// Detach takes the queues from under the port and forgets the addresses that were learnt
+// behind it.
 // When it returns, no worker uses them. It does nothing to a port without queues.
 func (p *Port) Detach() {
 	p.sw.changing.Lock()
@@ -332,7 +470,7 @@ func (p *Port) SetLimits(l vnet.Limits) {
 }
 
 // SetUp brings the port up or down. A port that is down is sent nothing, the addresses
-// behind it are forgotten, and none is learnt there. What it had received is forwarded.
+// that were learnt behind it are forgotten, and none is learnt there. What it had received is forwarded.
 func (p *Port) SetUp(up bool) {
 	s := p.sw
 	s.changing.Lock()
@@ -356,7 +494,7 @@ func (p *Port) SetUp(up bool) {
 }
 
 // Name is the port's name.
-func (p *Port) Name() string { return p.config.Name }
+func (p *Port) Name() string { return p.name }
 
 // Up reports whether the port has queues and its device is up.
 func (p *Port) Up() bool { return p.view().up }
@@ -398,6 +536,7 @@ func (s *Switch) advance(now Tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick.Store(uint32(now))
+	s.fdb.Expire(now)
 	ended := false
 	for _, p := range s.ports {
 		if p == nil {

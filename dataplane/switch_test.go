@@ -25,13 +25,14 @@ const (
 // frame is s from src to dst.
 func frame(s vnettest.Spec, src, dst vnet.MAC) vnet.Frame {
 	f := vnettest.Super(s)
-	put := func(b []byte, m vnet.MAC) {
-		binary.BigEndian.PutUint16(b, uint16(m>>32))
-		binary.BigEndian.PutUint32(b[2:], uint32(m))
-	}
-	put(f.Head, dst)
-	put(f.Head[6:], src)
+	putMAC(f.Head, dst)
+	putMAC(f.Head[6:], src)
 	return f
+}
+
+func putMAC(b []byte, m vnet.MAC) {
+	binary.BigEndian.PutUint16(b, uint16(m>>32))
+	binary.BigEndian.PutUint32(b[2:], uint32(m))
 }
 
 // small is a frame that every egress takes.
@@ -49,21 +50,25 @@ func hello(q *fakeQueue, src vnet.MAC, others ...*fakeQueue) {
 	}
 }
 
-// same fails t unless got are the frames of want, headers and bytes.
-func same(t *testing.T, got []vnet.Frame, want ...vnet.Frame) {
+// same fails t unless got are the frames of want, headers and bytes, and reports it.
+func same(t *testing.T, got []vnet.Frame, want ...vnet.Frame) bool {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Errorf("%d frames, want %d", len(got), len(want))
-		return
+		return false
 	}
+	ok := true
 	for i := range got {
 		if got[i].Hdr != want[i].Hdr {
 			t.Errorf("frame %d: header %+v, want %+v", i, got[i].Hdr, want[i].Hdr)
+			ok = false
 		}
 		if !bytes.Equal(got[i].AppendTo(nil), want[i].AppendTo(nil)) {
 			t.Errorf("frame %d: its bytes differ", i)
+			ok = false
 		}
 	}
+	return ok
 }
 
 // wire is what frames are once the last receiver of a super-packet has cut it and
@@ -183,7 +188,8 @@ func TestHostMoves(t *testing.T) {
 	same(t, qc.taken(), f)
 }
 
-// TestFlappingAddressIsTold, once, and what flaps is forwarded as before.
+// TestFlappingAddressIsTold, once, beside some of its moves, and what flaps is forwarded
+// as before.
 func TestFlappingAddressIsTold(t *testing.T) {
 	l := newLab(t)
 	a, qa := l.port("a", bigLimits())
@@ -199,8 +205,14 @@ func TestFlappingAddressIsTold(t *testing.T) {
 	want := Event{
 		Port: b, Kind: EventFlaps, Queue: qb, MAC: host1, VID: 0x64, Other: a,
 	}
-	if e := l.event(); e != want {
-		t.Errorf("%+v, want %+v", e, want)
+	moved := want
+	moved.Kind = EventMoved
+	back := Event{Port: a, Kind: EventMoved, Queue: qa, MAC: host1, VID: 0x64, Other: b}
+	// It goes on moving, and movesTold moves are told of.
+	for _, want := range []Event{moved, back, moved, back, moved, want, back, moved, back} {
+		if e := l.event(); e != want {
+			t.Errorf("%+v, want %+v", e, want)
+		}
 	}
 	l.noEvent()
 	if n := len(qc.taken()); n != 20 {
@@ -255,6 +267,16 @@ func TestNothingIsLearntBehindAPortThatIsDown(t *testing.T) {
 
 // A batch that is under way as the port goes down leaves no address behind.
 func TestDownWaitsForTheBatchUnderWay(t *testing.T) {
+	l := duringABatch(t, func(b *Port) { b.SetUp(false) }, func(b *Port) bool { return !b.Up() })
+	if n := l.fdb.Len(); n != 0 {
+		t.Errorf("%d addresses behind a port that is down", n)
+	}
+}
+
+// duringABatch changes a port in the midst of a batch from it. The batch goes on when
+// the change is seen, and learns one more address.
+func duringABatch(t *testing.T, change func(*Port), seen func(*Port) bool) *lab {
+	t.Helper()
 	l := newLab(t)
 	_, qa := l.port("a", bigLimits())
 	b, qb := l.port("b", bigLimits())
@@ -268,15 +290,13 @@ func TestDownWaitsForTheBatchUnderWay(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { qb.inject(big, big, small(host3, broadcast)) }) // it writes after the second
 	<-writing
-	wg.Go(func() { b.SetUp(false) })
-	for b.Up() {
+	wg.Go(func() { change(b) })
+	for !seen(b) {
 		runtime.Gosched()
 	}
 	close(write)
 	wg.Wait()
-	if n := l.fdb.Len(); n != 0 {
-		t.Errorf("%d addresses behind a port that is down", n)
-	}
+	return l
 }
 
 func TestVLANsLearnApart(t *testing.T) {
@@ -623,7 +643,7 @@ func TestPortDownIsSentNothing(t *testing.T) {
 	same(t, qb.taken())
 	same(t, qc.taken(), f)
 
-	l.fdb.Learn(0, host2, b.id, 0) // as a batch that is under way just then finds it
+	l.fdb.learn(0, host2, b.id, 0) // as a batch that is under way just then finds it
 	qa.inject(f, frame(tcp4(400000), host1, host2))
 	same(t, qb.taken())
 	same(t, qc.taken())
@@ -830,8 +850,8 @@ func TestAddressBehindNoPortIsFlooded(t *testing.T) {
 	p, q := l.port("c", bigLimits())
 	p.Remove()
 	q.closed.Store(true)
-	l.fdb.Learn(0, host2, p.id, 0)
-	l.fdb.Learn(0, host3, p.id+100, 0)
+	l.fdb.learn(0, host2, p.id, 0)
+	l.fdb.learn(0, host3, p.id+100, 0)
 	f, g := small(host1, host2), small(host1, host3)
 	qa.inject(f, g)
 	same(t, qb.taken(), f, g)

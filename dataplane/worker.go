@@ -49,9 +49,12 @@ type worker struct {
 	now      Tick
 	watching bool // loops.watching and loops.settling, in the current batch
 	settling bool
+	from     *view // of in, in the current batch
 	subject  subject
 	seg      offload.Segmenter
 	rescues  []*rescue // by depth; see refused
+	src, dst last      // of the last frames
+	retags   retags
 }
 
 func newWorker(s *Switch, in *Port, q Queue, c *rxCounters, slot int) *worker {
@@ -108,6 +111,7 @@ func (w *worker) batch() {
 	}
 	w.now = Tick(w.sw.tick.Load())
 	w.watching, w.settling = w.sw.fdb.loops.watching(w.now), w.sw.fdb.loops.settling(w.now)
+	w.from = w.egresses[w.in.id].view
 	for i := range w.rx.Frames {
 		w.forward(&w.rx.Frames[i])
 	}
@@ -122,6 +126,7 @@ func (w *worker) batch() {
 		e.touched, e.waited = false, false
 	}
 	w.touched = w.touched[:0]
+	w.retags.reset()
 	w.counters.publish(&w.tally)
 	w.turns.Add(1)
 }
@@ -153,79 +158,129 @@ func (w *worker) forward(f *vnet.Frame) {
 	w.tally.frames++
 	w.tally.bytes += uint64(s.len)
 	w.tally.maxFrame = max(w.tally.maxFrame, s.len)
+	in := w.from
 	d := f.Check(&s.l2)
 	switch {
 	case d != vnet.Keep:
 	case s.l2.Src.Group() || s.l2.Src == 0:
 		d = vnet.DropBadSource
-	case s.l2.Dst.Reserved() && (!w.in.config.ForwardReserved || s.l2.Dst == vnet.PauseMAC):
+	case s.l2.Dst.Reserved() && (!in.forwardReserved || s.l2.Dst == vnet.PauseMAC):
 		d = vnet.DropReservedMulticast
-	case w.watching && w.returned(s): // its source is not behind this port
+	case !in.vlan.all || s.len < vnet.EthLen+vnet.VLANLen:
+		d = s.admit(in.vlan)
+	default:
+		s.vid = s.l2.VID()
+	}
+	if d == vnet.Keep && w.watching && w.returned(s) { // its source is not behind this port
 		d = vnet.DropLoop
 	}
 	if d != vnet.Keep {
 		w.tally.drop(f, d)
 		return
 	}
-	vid := s.l2.VID()
-	if w.egresses[w.in.id].view.up && !(w.settling && s.l2.Dst.Group()) {
-		if from, flaps := w.sw.fdb.Learn(vid, s.l2.Src, w.in.id, w.now); flaps {
-			w.flap(vid, s.l2.Src, from)
+	if in.up && !(w.settling && s.l2.Dst.Group()) {
+		if l := w.sw.fdb.Learn(fdbKey(s.vid, s.l2.Src), w.in.id, w.now, &w.src); l.news != 0 {
+			w.tellLearnt(s, l)
 		}
 	}
 	if !s.l2.Dst.Group() {
-		if id, ok := w.sw.fdb.Lookup(vid, s.l2.Dst, w.now); ok {
-			w.unicast(s, id)
+		if id, ok := w.sw.fdb.Lookup(fdbKey(s.vid, s.l2.Dst), w.now, &w.dst); ok {
+			w.unicast(s, in, id)
 			return
 		}
 	}
-	w.flood(s)
+	w.flood(s, in)
 }
 
 // returned reports whether s would be flooded, and is there for a loop.
 func (w *worker) returned(s *subject) bool {
 	if !s.l2.Dst.Group() {
-		if _, known := w.sw.fdb.Lookup(s.l2.VID(), s.l2.Dst, w.now); known {
+		if _, known := w.sw.fdb.Lookup(fdbKey(s.vid, s.l2.Dst), w.now, &w.dst); known {
 			return false
 		}
 	}
 	return w.sw.fdb.loops.returned(s.frame, w.in.id, w.now)
 }
 
-// flap tells that mac is heard on this port and on another in turn.
-func (w *worker) flap(vid uint16, mac vnet.MAC, from PortID) {
-	if int(from) >= len(w.egresses) || w.egresses[from].view == nil {
-		return // the port has just been removed
+// tellLearnt tells what the learning of s's source brought up.
+func (w *worker) tellLearnt(s *subject, l learnt) {
+	e := Event{Port: w.in, Queue: w.q, MAC: s.l2.Src, VID: s.vid}
+	if l.news&(newsMoved|newsFlaps) != 0 &&
+		int(l.from) < len(w.egresses) && w.egresses[l.from].view != nil { // else it has just been removed
+		e.Other = w.egresses[l.from].view.port
+		if l.news&newsMoved != 0 {
+			e.Kind = EventMoved
+			w.sw.tell(e)
+		}
+		if l.news&newsFlaps != 0 {
+			e.Kind = EventFlaps
+			w.sw.tell(e)
+		}
+		e.Other = nil
 	}
-	w.sw.tell(Event{
-		Port: w.in, Kind: EventFlaps, Queue: w.q, MAC: mac, VID: vid, Other: w.egresses[from].view.port,
-	})
+	if l.news&newsFull != 0 {
+		e.Kind, e.Size = EventFDBFull, l.limit
+		w.sw.tell(e)
+	}
+	if l.news&newsLimit != 0 {
+		e.Kind, e.Size = EventMACLimit, l.limit
+		w.sw.tell(e)
+	}
 }
 
-func (w *worker) unicast(s *subject, id PortID) {
+func (w *worker) unicast(s *subject, in *view, id PortID) {
 	switch {
 	case id == w.in.id:
 		w.tally.drops[vnet.DropSamePort]++
 	case int(id) >= len(w.egresses) || w.egresses[id].view == nil:
-		w.flood(s) // the port has just been removed
+		w.flood(s, in) // the port has just been removed
 	default:
-		w.offer(&w.egresses[id], s)
+		e := &w.egresses[id]
+		if d := reach(in, e.view, s.vid); d != vnet.Keep {
+			w.tally.drops[d]++
+			return
+		}
+		w.retags.begin()
+		w.offer(e, s)
 	}
 }
 
-// flood offers the frame to every other port that is up.
-func (w *worker) flood(s *subject) {
+// reach says why no frame of the VLAN goes from in to out, or Keep.
+func reach(in, out *view, vid uint16) vnet.Drop {
+	switch {
+	case in.isolated && out.isolated:
+		return vnet.DropIsolated
+	case !out.vlan.carry(vid):
+		return vnet.DropVLAN
+	}
+	return vnet.Keep
+}
+
+// flood offers the frame to every other port that is up and within reach.
+func (w *worker) flood(s *subject, in *view) {
+	if in.stormLimit > 0 && !w.in.storm.take(in.stormLimit, w.now) {
+		w.tally.drops[vnet.DropStorm]++
+		return
+	}
+	w.retags.begin()
 	copies := 0
+	none := vnet.DropNoEgress
 	for i := range w.egresses {
 		e := &w.egresses[i]
 		if e.view == nil || !e.view.up || PortID(i) == w.in.id {
+			continue
+		}
+		if d := reach(in, e.view, s.vid); d != vnet.Keep {
+			if d == vnet.DropIsolated {
+				none = d
+			}
 			continue
 		}
 		w.offer(e, s)
 		copies++
 	}
 	if copies == 0 {
-		w.tally.drops[vnet.DropNoEgress]++
+		w.tally.drops[none]++
 		return
 	}
 	w.tally.copies += uint64(copies - 1)
@@ -241,6 +296,15 @@ func (w *worker) touch(e *egress) {
 
 // offer decides what becomes of the frame at e and does it.
 func (w *worker) offer(e *egress, s *subject) {
+	if s.vid != 0 || s.l2.Tags > 0 {
+		if edit := s.edit(e.view.vlan); edit.Op != vnet.TagKeep {
+			var fault vnet.Drop
+			if s, fault = w.retag(s, edit); fault != vnet.Keep {
+				w.tally.drops[fault]++
+				return
+			}
+		}
+	}
 	d := decide(s, &e.view.limits, e.view.oversize)
 	if d.outcome == drop && d.drop.Ingress() {
 		w.tally.drop(s.frame, d.drop)
@@ -271,5 +335,71 @@ func (w *worker) offer(e *egress, s *subject) {
 	}
 	if e.bytes >= batchBytes {
 		w.flush(e)
+	}
+}
+
+// retags are the frames of a worker's batch whose tags were edited: one for each frame
+// and edit, however many egresses it goes to. They are made before they are cut, so that
+// an edit costs the same whatever is cut from it, and live until they are written.
+type retags struct {
+	batch *vnet.Batch             // nil until the first edit
+	made  [vnet.NumTagOps]bool    // of the current frame
+	as    [vnet.NumTagOps]subject // by operation: a frame has one TCI at the most
+}
+
+// begin forgets what was made of another frame.
+func (r *retags) begin() { r.made = [vnet.NumTagOps]bool{} }
+
+// reset forgets every frame.
+func (r *retags) reset() {
+	if r.batch != nil {
+		r.batch.Reset()
+	}
+}
+
+// retag is s with its tag edited, or why it cannot be.
+func (w *worker) retag(s *subject, edit vnet.TagEdit) (*subject, vnet.Drop) {
+	r := &w.retags
+	o := &r.as[edit.Op]
+	if r.made[edit.Op] {
+		return o, vnet.Keep
+	}
+	if r.batch == nil {
+		r.batch = vnet.NewBatch(batchFrames, batchScratch, batchPieces)
+	}
+	if !r.batch.Room(vnet.MaxHeaders+vnet.VLANLen, len(s.frame.Body)+1) {
+		for _, id := range w.touched { // they may wait for what is in it
+			w.flush(&w.egresses[id])
+		}
+		r.reset()
+		r.begin()
+	}
+	if fault := vnet.Retag(r.batch, s.frame, &s.l2, edit, &o.l2); fault != vnet.Keep {
+		return nil, fault
+	}
+	o.frame = &r.batch.Frames[len(r.batch.Frames)-1]
+	o.len, o.parsed = o.frame.Len(), false
+	r.made[edit.Op] = true
+	return o, vnet.Keep
+}
+
+// storm counts the frames that a port has flooded in the current Tick: a token bucket
+// that holds what one second gives, and is filled once a second.
+type storm struct{ state atomic.Uint64 } // Tick<<32 | frames
+
+// take reports whether one more frame may be flooded, of limit a second.
+func (t *storm) take(limit uint32, now Tick) bool {
+	for {
+		was := t.state.Load()
+		next := uint64(now)<<32 | 1
+		if Tick(was>>32) >= now { // perhaps a later one, of another worker's batch
+			if uint32(was) >= limit {
+				return false
+			}
+			next = was + 1
+		}
+		if t.state.CompareAndSwap(was, next) {
+			return true
+		}
 	}
 }

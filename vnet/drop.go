@@ -21,8 +21,11 @@ const (
 	DropBadSource         // ingress: source address is a group address or zero
 	DropReservedMulticast // ingress: 01:80:c2:00:00:0x, which a bridge does not forward (IEEE 802.1Q, 8.6.3)
 	DropLoop              // ingress: a copy of a flooded frame that came back through a layer-2 loop
+	DropVLAN              // ingress: a VLAN that its port, or its destination's, does not carry, or part of a tag
+	DropIsolated          // ingress: both its port and where it would go are isolated
+	DropStorm             // ingress: more flooded frames than the port may send
 	DropSamePort          // ingress: its destination is behind the port that it came from
-	DropNoEgress          // ingress: no other port is up
+	DropNoEgress          // ingress: no other port is up and carries its VLAN
 
 	DropOverMTU         // egress: a segment, or a frame without GSO type, longer than the MTU
 	DropTooManySegments // egress: more than MaxSegments segments
@@ -53,6 +56,9 @@ var dropNames = [NumDrops]string{
 	DropBadSource:         "bad_source",
 	DropReservedMulticast: "reserved_multicast",
 	DropLoop:              "loop",
+	DropVLAN:              "vlan",
+	DropIsolated:          "isolated",
+	DropStorm:             "storm",
 	DropSamePort:          "same_port",
 	DropNoEgress:          "no_egress",
 	DropOverMTU:           "over_mtu",

@@ -1,0 +1,80 @@
+package dataplane
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"sluice/vnet"
+)
+
+// Entry is an address that the switch knows.
+type Entry struct {
+	VID    uint16
+	MAC    vnet.MAC
+	Port   *Port
+	Static bool // added, not learnt: see AddEntry
+	// Age is for how many seconds the address was not heard of, up to ten too many: an
+	// entry is not written for every frame. 0 for a static one.
+	Age Tick
+}
+
+// Entries are what the forwarding database knows, by VLAN and address.
+func (s *Switch) Entries() []Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := Tick(s.tick.Load())
+	var all []Entry
+	s.fdb.each(now, func(key, val uint64) {
+		e := Entry{VID: keyVID(key), MAC: keyMAC(key), Port: s.ports[PortID(val)], Static: val&static != 0}
+		if !e.Static {
+			e.Age = age(val, now)
+		}
+		all = append(all, e)
+	})
+	slices.SortFunc(all, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.VID, b.VID), cmp.Compare(a.MAC, b.MAC))
+	})
+	return all
+}
+
+// AddEntry makes mac a static entry: it is behind p whatever is heard of it, until
+// DelEntry, or until p is removed or carries the VLAN no more.
+func (s *Switch) AddEntry(vid uint16, mac vnet.MAC, p *Port) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fail := func(why string) error {
+		return fmt.Errorf("add %s in VLAN %d behind port %s: %s", mac, vid, p.name, why)
+	}
+	switch {
+	case vid > maxVID:
+		return fail(fmt.Sprintf("%d is the greatest VLAN", maxVID))
+	case mac == 0 || mac.Group() || mac>>48 != 0:
+		return fail("it is no address of one host")
+	case s.ports[p.id] != p:
+		return fail("the port was removed")
+	case !p.vlan.carry(vid):
+		return fail("the port does not carry the VLAN")
+	case !s.fdb.Add(vid, mac, p.id, Tick(s.tick.Load())):
+		return fail("all that there is room for is static: delete another")
+	}
+	return nil
+}
+
+// DelEntry removes an address, static or learnt, and reports whether it was known.
+func (s *Switch) DelEntry(vid uint16, mac vnet.MAC) bool {
+	return vid <= maxVID && s.fdb.removeIf(func(key, _ uint64) bool { return key == fdbKey(vid, mac) }) > 0
+}
+
+// Flush forgets what was learnt behind p, if it is not nil, in VLAN vid, if it is not
+// negative, and reports how many addresses that were. Static entries stay.
+func (s *Switch) Flush(p *Port, vid int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p != nil && s.ports[p.id] != p {
+		return 0 // it was removed, and its ID may be another's
+	}
+	return s.fdb.removeIf(func(key, val uint64) bool {
+		return val&static == 0 && (p == nil || PortID(val) == p.id) && (vid < 0 || keyVID(key) == uint16(vid))
+	})
+}
