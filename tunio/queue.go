@@ -114,6 +114,9 @@ func Adopt(fd int, name string, headerLen int) (*Queue, error) {
 // cross the device.
 func (q *Queue) Offloads() Offloads { return q.offloads }
 
+// HeaderLen is the length of the virtio-net header on the queue.
+func (q *Queue) HeaderLen() int { return q.headerLen }
+
 // Close gives back the descriptors and the arena. A second call does nothing.
 func (q *Queue) Close() error {
 	q.mu.Lock()

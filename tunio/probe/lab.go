@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -34,12 +35,15 @@ const (
 // the IP layer's receive side, and a netlink socket.
 type lab struct {
 	netlink *netlink.Handle
-	raw4    int
-	raw6    int // -1 where the kernel has no IPv6
+	v4, v6  raw
 }
 
+// raw receives a copy of each TCP and UDP packet of one family that is for an address
+// of the namespace. Its descriptors are -1 where the kernel does not have the family.
+type raw struct{ tcp, udp int }
+
 func newLab() (_ *lab, err error) {
-	l := &lab{raw4: -1, raw6: -1}
+	l := &lab{v4: raw{-1, -1}, v6: raw{-1, -1}}
 	defer func() {
 		if err != nil {
 			l.close()
@@ -48,20 +52,24 @@ func newLab() (_ *lab, err error) {
 	if l.netlink, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return nil, err
 	}
-	if l.raw4, err = rawSocket(unix.AF_INET); err != nil {
+	if err = l.v4.open(unix.AF_INET); err != nil {
 		return nil, fmt.Errorf("open raw socket: %w", err)
 	}
-	l.raw6, err = rawSocket(unix.AF_INET6)
-	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+	if err = l.v6.open(unix.AF_INET6); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 		return nil, fmt.Errorf("open raw IPv6 socket: %w", err)
 	}
 	return l, nil
 }
 
-// rawSocket receives a copy of each TCP packet that is for an address of the
-// namespace.
-func rawSocket(family int) (_ int, err error) {
-	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+func (r *raw) open(family int) (err error) {
+	if r.tcp, err = rawSocket(family, unix.IPPROTO_TCP); err == nil {
+		r.udp, err = rawSocket(family, unix.IPPROTO_UDP)
+	}
+	return err
+}
+
+func rawSocket(family, protocol int) (_ int, err error) {
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return -1, err
 	}
@@ -81,89 +89,144 @@ func (l *lab) close() {
 	if l.netlink != nil {
 		l.netlink.Close()
 	}
-	for _, fd := range []int{l.raw4, l.raw6} {
+	for _, fd := range []int{l.v4.tcp, l.v4.udp, l.v6.tcp, l.v6.udp} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
 	}
 }
 
-// tryTap tries what is written to a TAP, which ends with its queue.
-func (l *lab) tryTap(a *Ability) error {
+// way is a port's device, opened, and the netdevs around it, which are up. close
+// removes them.
+type way struct {
+	q        *tunio.Queue
+	receiver netlink.Link // what is written to q ends here, and what is sent through it comes to q
+	close    func()
+}
+
+// tap makes a TAP, which ends with its queue.
+func (l *lab) tap() (_ *way, err error) {
 	const name = "tap0"
 	queues, err := tunio.OpenTap(tunio.TapConfig{Name: name, Queues: 1, Create: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer queues[0].Close()
-	tap, err := l.netlink.LinkByName(name)
-	if err != nil {
-		return err
+	w := &way{q: queues[0], close: func() { queues[0].Close() }}
+	defer w.closeUnless(&err)
+	if w.receiver, err = l.netlink.LinkByName(name); err != nil {
+		return nil, err
 	}
-	return l.try(a, queues[0], tap)
+	return w, l.netlink.LinkSetUp(w.receiver)
 }
 
-// tryPacket tries what a packet socket sends through one end of a veth, and what
-// reaches the other.
-func (l *lab) tryPacket(a *Ability) error {
+// packet makes a veth with a packet socket on one end. The other one receives.
+func (l *lab) packet() (*way, error) {
+	return l.veth(func(near netlink.Link) ([]*tunio.Queue, error) {
+		return tunio.OpenPacket(near.Attrs().Name, 1)
+	})
+}
+
+// macvtap makes a macvtap over one end of a veth. The other one receives.
+func (l *lab) macvtap() (*way, error) {
+	return l.veth(func(near netlink.Link) ([]*tunio.Queue, error) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.ParentIndex = "macvtap0", near.Attrs().Index
+		m := &netlink.Macvtap{Macvlan: netlink.Macvlan{
+			LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PASSTHRU,
+		}}
+		if err := l.netlink.LinkAdd(m); err != nil { // it goes with the veth
+			return nil, fmt.Errorf("make macvtap: %w", err)
+		}
+		if err := errors.Join(l.greatest(m), l.netlink.LinkSetUp(m)); err != nil {
+			return nil, err
+		}
+		return tunio.OpenMacvtap(attrs.Name, 1)
+	})
+}
+
+// veth makes a veth that takes the greatest super-packets, and opens a queue on its
+// near end.
+func (l *lab) veth(open func(near netlink.Link) ([]*tunio.Queue, error)) (_ *way, err error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "veth0"
-	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: "veth1"}
-	if err := l.netlink.LinkAdd(pair); err != nil {
-		return fmt.Errorf("make veth: %w", err)
+	near := &netlink.Veth{LinkAttrs: attrs, PeerName: "veth1"}
+	if err := l.netlink.LinkAdd(near); err != nil {
+		return nil, fmt.Errorf("make veth: %w", err)
 	}
-	defer l.netlink.LinkDel(pair)
-	// A kernel before 6.3 ignores the attribute for IPv4.
-	err := errors.Join(
-		l.netlink.LinkSetGSOMaxSize(pair, vnet.MaxGSOMaxSize),
-		l.netlink.LinkSetGSOIPv4MaxSize(pair, vnet.MaxGSOMaxSize),
-	)
-	if err != nil {
-		return err
+	w := &way{}
+	w.close = func() {
+		if w.q != nil {
+			w.q.Close()
+		}
+		l.netlink.LinkDel(near)
 	}
-	peer, err := l.netlink.LinkByName(pair.PeerName)
-	if err != nil {
-		return err
+	defer w.closeUnless(&err)
+	if w.receiver, err = l.netlink.LinkByName(near.PeerName); err != nil {
+		return nil, err
 	}
-	queues, err := tunio.OpenPacket(attrs.Name, 1)
-	if err != nil {
-		return err
-	}
-	defer queues[0].Close()
 	// The peer first: a netdev that comes up while it has no carrier drops what is
 	// sent until the kernel's link watch has been there.
-	return l.try(a, queues[0], peer, pair)
-}
-
-// try gives the receiving netdev an address, sets it and then the others up, and
-// replaces in a what writes to q show.
-func (l *lab) try(a *Ability, q *tunio.Queue, receiver netlink.Link, others ...netlink.Link) error {
-	for _, link := range append([]netlink.Link{receiver}, others...) {
-		if err := l.netlink.LinkSetUp(link); err != nil {
-			return err
+	for _, end := range []netlink.Link{w.receiver, near} {
+		if err := errors.Join(l.greatest(end), l.netlink.LinkSetUp(end)); err != nil {
+			return nil, err
 		}
 	}
-	t := trial{out: q.Transmitter(), dst: receiver.Attrs().HardwareAddr}
-	if err := t.begin(l, receiver, false); err != nil {
+	queues, err := open(near)
+	if err != nil {
+		return nil, err
+	}
+	w.q = queues[0]
+	return w, nil
+}
+
+// greatest raises what a netdev sends. A kernel before 6.3 ignores the attribute for
+// IPv4.
+func (l *lab) greatest(link netlink.Link) error {
+	return errors.Join(
+		l.netlink.LinkSetGSOMaxSize(link, vnet.MaxGSOMaxSize),
+		l.netlink.LinkSetGSOIPv4MaxSize(link, vnet.MaxGSOMaxSize),
+	)
+}
+
+func (w *way) closeUnless(err *error) {
+	if *err != nil {
+		w.close()
+	}
+}
+
+// try fills in what becomes of super-packets that are written to a port.
+func (l *lab) try(k *Kind, w *way) error {
+	k.HeaderLen = w.q.HeaderLen()
+	t := trial{out: w.q.Transmitter(), dst: w.receiver.Attrs().HardwareAddr}
+	if err := t.begin(l, w.receiver, false); err != nil {
 		return err
 	}
 	max, err := t.maxWrite()
 	if err != nil {
 		return err
 	}
-	ok, err := t.carries(shape{}, max)
-	if err != nil {
+	k.MaxWrite = max
+	if k.Out.IPv4, k.IPv4, err = t.longest(shape{}, max); err != nil {
 		return err
 	}
-	a.MaxWrite, a.IPv4 = max, ok
-	if err := t.begin(l, receiver, true); err != nil {
+	if err := t.begin(l, w.receiver, true); err != nil {
 		return fmt.Errorf("IPv6: %w", err)
 	}
-	form, err := t.form(max)
-	if err != nil {
-		return fmt.Errorf("IPv6: %w", err)
+	var plain, hbh bool
+	k.Out.Plain, plain, err = t.longest(shape{v6: true, form: vnet.FormPlain}, max)
+	if err == nil {
+		k.Out.HBH, hbh, err = t.longest(shape{v6: true, form: vnet.FormHBH}, max)
 	}
-	a.IPv6 = form
+	// Plain comes first: from 7.0 on the kernel takes the hop-by-hop header for one like
+	// any other, and copies it to every segment that it may have to cut later.
+	switch {
+	case err != nil:
+		return fmt.Errorf("IPv6: %w", err)
+	case plain:
+		k.IPv6 = vnet.FormPlain
+	case hbh:
+		k.IPv6 = vnet.FormHBH
+	}
 	return nil
 }
 
@@ -171,24 +234,32 @@ func (l *lab) try(a *Ability, q *tunio.Queue, receiver netlink.Link, others ...n
 type trial struct {
 	out *tunio.Transmitter
 	dst net.HardwareAddr
-	raw int  // the socket that receives,
-	v6  bool // and its family
+	v6  bool
 
-	markers int // sent
+	tcp, udp sink // where packets arrive
+	markers  int  // sent
+}
+
+// sink is where packets arrive.
+type sink interface {
+	// next is the length of the next packet that has arrived, as measure tells it, and
+	// its GSO type if that is known. unix.EAGAIN says that there is none.
+	next() (n int, gso *vnet.GSO, err error)
+	measure(s *shape) int
 }
 
 // begin turns to IPv4 or IPv6: it gives the receiving netdev an address and waits
 // until packets for it arrive.
 func (t *trial) begin(l *lab, receiver netlink.Link, v6 bool) error {
-	t.raw, t.v6 = l.raw4, v6
-	address, flags := receiver4, 0
+	from, address, flags := &l.v4, receiver4, 0
 	if v6 {
-		t.raw = l.raw6
-		address, flags = receiver6, unix.IFA_F_NODAD // there is no neighbour to ask whether it is taken
+		from, address = &l.v6, receiver6
+		flags = unix.IFA_F_NODAD // there is no neighbour to ask whether it is taken
 	}
-	if t.raw < 0 {
+	if from.tcp < 0 {
 		return unix.EAFNOSUPPORT
 	}
+	t.v6, t.tcp, t.udp = v6, rawSink(from.tcp), rawSink(from.udp)
 	addr, err := netlink.ParseAddr(address.String())
 	if err != nil {
 		return err
@@ -197,9 +268,23 @@ func (t *trial) begin(l *lab, receiver netlink.Link, v6 bool) error {
 	if err := l.netlink.AddrAdd(receiver, addr); err != nil {
 		return fmt.Errorf("add address %s: %w", address, err)
 	}
-	_, err = t.arrived(0)
+	_, err = t.arrived(shape{})
 	return err
 }
+
+// rawSink is a raw socket.
+type rawSink int
+
+func (fd rawSink) next() (int, *vnet.GSO, error) {
+	for {
+		n, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_TRUNC) // the length, and no data
+		if !errors.Is(err, unix.EINTR) {
+			return n, nil, err
+		}
+	}
+}
+
+func (rawSink) measure(s *shape) int { return s.received() }
 
 // send writes one frame. The error is the kernel's.
 func (t *trial) send(s shape) error {
@@ -224,77 +309,106 @@ func (t *trial) maxWrite() (int, error) {
 			return 0, err
 		}
 	}
-	_, err := t.arrived(0)
+	_, err := t.arrived(shape{})
 	return taken, err
 }
 
 func noMemory(err error) bool { return errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) }
 
-// form is the form in which IPv6 packets reach the receiver. Plain comes first: from
-// 7.0 on the kernel takes the hop-by-hop header for one like any other, and copies
-// it to every segment that it may have to cut later.
-func (t *trial) form(max int) (vnet.Form, error) {
-	for _, form := range []vnet.Form{vnet.FormPlain, vnet.FormHBH} {
-		if ok, err := t.carries(shape{v6: true, form: form}, max); ok || err != nil {
-			return form, err
-		}
-	}
-	return vnet.FormNone, nil
-}
+// sizes are lengths to try between one just above 64 KiB and the longest. Those from
+// 516097 to 520192 are left out, for which the kernel never has memory (18 page
+// fragments, measured on 6.18).
+var sizes = []int{131072, 262144, 400000, 500000}
 
-// carries reports whether packets of this shape reach the receiver whole, one just
-// above 64 KiB and one of max bytes.
-func (t *trial) carries(s shape, max int) (bool, error) {
+// longest is the length of the longest packet of this shape, of those that are tried
+// up to max bytes, that reaches the receiver whole: all of them, or none above it.
+func (t *trial) longest(s shape, max int) (n int, all bool, err error) {
+	small := s
+	small.form, small.n = vnet.FormNone, legacyMaxFrame
+	if ok, err := t.passes(small); !ok || err != nil {
+		return 0, false, err
+	}
+	n = legacyMaxFrame
 	least := s.headers() + bigPayload
 	if max < least {
-		return false, nil
+		return n, false, nil
 	}
-	for _, s.n = range []int{least, max} {
-		err := t.send(s)
-		for i := 0; noMemory(err) && i < retries; i++ {
-			err = t.send(s)
+	for _, s.n = range slices.Concat([]int{least}, sizes, []int{max}) {
+		if s.n > max {
+			continue
 		}
+		ok, err := t.passes(s)
 		switch {
-		case noMemory(err) && s.n == max:
+		case noMemory(err) && s.n > least:
 			continue // fragmented memory says nothing about the shape
-		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOMEM):
-			return false, nil // a packet socket says ENOMEM to what the kernel cannot cut
-		case err != nil:
-			return false, err
+		case errors.Is(err, unix.ENOMEM):
+			return n, false, nil // a packet socket says so to what the kernel cannot cut
+		case !ok || err != nil:
+			return n, false, err
 		}
-		if ok, err := t.arrived(s.received()); !ok || err != nil {
-			return false, err
-		}
+		n = s.n
 	}
-	return true, nil
+	return n, true, nil
 }
 
-// arrived reports whether a packet of this length, as the raw socket counts, is
-// among those that were sent until now. It sends a marker behind them, and another
-// one if that gets lost: a new IPv6 address receives nothing until a kernel worker
-// has been there (addrconf_dad_work in net/ipv6/addrconf.c).
-func (t *trial) arrived(length int) (found bool, err error) {
+// passes reports whether a packet of this shape reaches the receiver whole.
+func (t *trial) passes(s shape) (bool, error) {
+	err := t.send(s)
+	for i := 0; noMemory(err) && i < retries; i++ {
+		err = t.send(s)
+	}
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EMSGSIZE):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return t.arrived(s)
+}
+
+// arrived reports whether a packet of this shape is among those that were sent until
+// now. It sends a marker behind them, and another one if that gets lost: a new IPv6
+// address receives nothing until a kernel worker has been there (addrconf_dad_work in
+// net/ipv6/addrconf.c).
+func (t *trial) arrived(s shape) (found bool, err error) {
+	want := t.tcp.measure(&s)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		t.markers++ // each has a length of its own
-		s := shape{v6: t.v6, n: marker + t.markers}
-		if err := t.send(s); err != nil {
+		m := shape{v6: t.v6, n: marker + t.markers}
+		if err := t.send(m); err != nil {
 			return false, err
 		}
 		for {
-			n, _, err := unix.Recvfrom(t.raw, nil, unix.MSG_TRUNC) // the length, and no data
+			n, gso, err := t.tcp.next()
 			if errors.Is(err, unix.EAGAIN) {
 				break
 			}
 			switch {
-			case errors.Is(err, unix.EINTR):
 			case err != nil:
 				return false, err
-			case n == s.received():
+			case n == t.tcp.measure(&m):
+				if s.udp && t.udp != t.tcp {
+					return t.holds(t.udp, want)
+				}
 				return found, nil
-			case n == length:
+			case n == want && (gso == nil || *gso == s.gso()):
 				found = true
 			}
 		}
 	}
 	return false, errors.New("no small packet arrives either")
+}
+
+// holds empties a sink and reports whether a packet of this length was in it.
+func (t *trial) holds(from sink, length int) (found bool, err error) {
+	for {
+		n, _, err := from.next()
+		if errors.Is(err, unix.EAGAIN) {
+			return found, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		found = found || n == length
+	}
 }

@@ -47,22 +47,40 @@ func onThread(fn func()) {
 
 // try replaces in r what can be tried. It changes the calling thread for good.
 func (r *Result) try() error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		if errors.Is(err, os.ErrPermission) {
-			err = fmt.Errorf("%w (needs CAP_SYS_ADMIN)", err)
-		}
-		return fmt.Errorf("make a network namespace: %w", err)
-	}
-	pin()
-	l, err := newLab()
+	l, err := enter()
 	if err != nil {
 		return err
 	}
 	defer l.close()
 	return errors.Join(
-		wrap("TAP", l.tryTap(&r.Tap)),
-		wrap("packet socket", l.tryPacket(&r.Packet)),
+		wrap("TAP", l.ability(&r.Tap, l.tap)),
+		wrap("packet socket", l.ability(&r.Packet, l.packet)),
 	)
+}
+
+// enter moves the calling thread, for good, into a network namespace of its own.
+func enter() (*lab, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w (needs CAP_SYS_ADMIN)", err)
+		}
+		return nil, fmt.Errorf("make a network namespace: %w", err)
+	}
+	pin()
+	return newLab()
+}
+
+// ability tries one kind of port, and replaces in a what was found out.
+func (l *lab) ability(a *Ability, open func() (*way, error)) error {
+	w, err := open()
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	k := Kind{Ability: *a}
+	err = l.try(&k, w)
+	*a = k.Ability
+	return err
 }
 
 func wrap(what string, err error) error {

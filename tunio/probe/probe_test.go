@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,11 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"sluice/integration/leaktest"
-	"sluice/tunio"
 	"sluice/vnet"
 )
 
@@ -161,47 +160,10 @@ func TestMacvtapDoesWhatAPacketSocketDoes(t *testing.T) {
 }
 
 func tryMacvtap(packet, macvtap *Ability) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return err
-	}
-	pin()
-	l, err := newLab()
+	l, err := enter()
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	if err := l.tryPacket(packet); err != nil {
-		return err
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "lower"
-	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: "peer"}
-	if err := l.netlink.LinkAdd(pair); err != nil {
-		return err
-	}
-	attrs.Name, attrs.ParentIndex = "macvtap0", pair.Index
-	m := &netlink.Macvtap{Macvlan: netlink.Macvlan{
-		LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PASSTHRU,
-	}}
-	if err := l.netlink.LinkAdd(m); err != nil {
-		return err
-	}
-	for _, link := range []netlink.Link{pair, m} {
-		if err := l.netlink.LinkSetGSOMaxSize(link, vnet.MaxGSOMaxSize); err != nil {
-			return err
-		}
-		if err := l.netlink.LinkSetGSOIPv4MaxSize(link, vnet.MaxGSOMaxSize); err != nil {
-			return err
-		}
-	}
-	peer, err := l.netlink.LinkByName(pair.PeerName)
-	if err != nil {
-		return err
-	}
-	queues, err := tunio.OpenMacvtap(attrs.Name, 1)
-	if err != nil {
-		return err
-	}
-	defer queues[0].Close()
-	return l.try(macvtap, queues[0], peer, pair, m)
+	return errors.Join(l.ability(packet, l.packet), l.ability(macvtap, l.macvtap))
 }
