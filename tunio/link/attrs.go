@@ -25,5 +25,8 @@ func (a attrs) get(kind uint16) []byte {
 	return nil
 }
 
+// has reports whether there is an attribute of this type, which may be empty (a flag).
+func (a attrs) has(kind uint16) bool { return a.get(kind) != nil }
+
 // nested are the attributes inside the first attribute of this type.
 func (a attrs) nested(kind uint16) (attrs, error) { return parseAttrs(a.get(kind)) }

@@ -63,18 +63,19 @@ func (e *ethtool) lookup(name string) (uint16, error) {
 	return nl.NativeEndian().Uint16(id), nil
 }
 
-// features are the names of the features that are on, as `ethtool -k` prints them
-// with the kernel's own names (net/ethtool/common.c, netdev_features_strings).
-func (e *ethtool) features(index int) (map[string]bool, error) {
+// features are the names of the features in one of the sets that the kernel tells of
+// (ETHTOOL_A_FEATURES_ACTIVE: those that are on), as `ethtool -k` prints them with the
+// kernel's own names (net/ethtool/common.c, netdev_features_strings).
+func (e *ethtool) features(index int, in uint16) (map[string]bool, error) {
 	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
 	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(index)))
 	a, err := e.call(e.family, unix.ETHTOOL_MSG_FEATURES_GET, unix.ETHTOOL_GENL_VERSION, header)
 	if err != nil {
 		return nil, err
 	}
-	// A bit set without a mask lists just the bits that are set
+	// A bit set without a mask lists just the bits that are set, one with a mask all bits
 	// (Documentation/networking/ethtool-netlink.rst, Bit sets).
-	set, err := a.nested(unix.ETHTOOL_A_FEATURES_ACTIVE)
+	set, err := a.nested(in)
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +83,15 @@ func (e *ethtool) features(index int) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	on := make(map[string]bool, len(bits))
+	names := make(map[string]bool, len(bits))
 	for _, b := range bits {
 		bit, err := parseAttrs(b.Value)
 		if err != nil {
 			return nil, err
 		}
-		on[nl.BytesToString(bit.get(unix.ETHTOOL_A_BITSET_BIT_NAME))] = true
+		if set.has(unix.ETHTOOL_A_BITSET_NOMASK) || bit.has(unix.ETHTOOL_A_BITSET_BIT_VALUE) {
+			names[nl.BytesToString(bit.get(unix.ETHTOOL_A_BITSET_BIT_NAME))] = true
+		}
 	}
-	return on, nil
+	return names, nil
 }

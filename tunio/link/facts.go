@@ -119,7 +119,7 @@ func checkName(name string, longest int) error {
 
 func (n *Namespace) facts(l netlink.Link) (*Facts, error) {
 	f := factsOf(l)
-	on, err := n.ethtool.features(f.Index)
+	on, err := n.ethtool.features(f.Index, unix.ETHTOOL_A_FEATURES_ACTIVE)
 	if err != nil {
 		return nil, err
 	}
