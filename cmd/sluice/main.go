@@ -52,7 +52,7 @@ func Main(args []string) int {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(), newBenchCommand(), newConfigCommand())
+	root.AddCommand(newRunCommand(), newBenchCommand(), newConfigCommand(), newDoctorCommand())
 	root.SetArgs(args)
 	// Cobra's own commands take any argument.
 	root.InitDefaultHelpCmd()
