@@ -131,9 +131,14 @@ func TestForeignFrames(t *testing.T) {
 			c.check(t, w, &sent, got)
 		}
 	}
+	// One way in after the other: an address that goes back and forth is a loop's.
 	for _, c := range foreignFrames() {
 		t.Run("from a host/"+c.name, func(t *testing.T) { try(t, &c, fromHost, false) })
+	}
+	for _, c := range foreignFrames() {
 		t.Run("from a machine/"+c.name, func(t *testing.T) { try(t, &c, fromMachine, true) })
+	}
+	for _, c := range foreignFrames() {
 		if len(c.spec.Payload) < vnet.LegacyGSOMaxSize { // the longest that a TAP hands out
 			t.Run("from a TAP/"+c.name, func(t *testing.T) { try(t, &c, fromTap, false) })
 		}
