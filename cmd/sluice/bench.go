@@ -77,7 +77,9 @@ func newBenchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := bench.Run(c.Context(), config)
+			ctx, stop := hangup(c.Context())
+			defer stop()
+			report, err := bench.Run(ctx, config)
 			if report != nil {
 				write := report.WriteTable
 				if markdown {

@@ -30,11 +30,7 @@ func main() { os.Exit(Main(os.Args[1:])) }
 
 // Main runs one command line and returns its exit code.
 func Main(args []string) int {
-	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup leaves it
-		ends = append(ends, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	root := &cobra.Command{
@@ -81,6 +77,14 @@ func Main(args []string) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// hangup makes SIGHUP end what ctx is for, as SIGTERM does, unless nohup had it ignored.
+func hangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 // version is that of the module, which names the commit.

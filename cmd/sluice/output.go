@@ -67,6 +67,9 @@ func (o output) write(v any) error {
 	return nil
 }
 
+// name is the file's name.
+func (o output) name() string { return o.file.Name() }
+
 // discard removes the file, if it was made, for a command that has nothing to write.
 func (o output) discard() error {
 	if !o.made {

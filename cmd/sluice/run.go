@@ -2,20 +2,21 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"sluice/cmd/sluice/internal/config"
-	"sluice/cmd/sluice/internal/run"
-	"sluice/dataplane/summary"
+	"sluice/cmd/sluice/internal/control"
+	"sluice/cmd/sluice/internal/keeper"
 )
 
 const runLong = `Switch frames between ports until SIGINT, SIGTERM or SIGHUP.
@@ -42,27 +43,32 @@ KIND is tap (created if missing), packet (an existing netdev) or macvtap
 (an existing one, or created over lower=NETDEV). Keys:
 ` + config.PortHelp()
 
+// runFlags are what `sluice run` was asked to do.
+type runFlags struct {
+	file     string // of the configuration
+	ports    []string
+	reserved string
+	summary  string
+	name     string
+	control  string
+}
+
 func newRunCommand() *cobra.Command {
-	var args []string
-	var from, file, reserved string
+	var f runFlags
 	c := &cobra.Command{
 		Use:     "run [-c FILE] -p NAME=KIND:DEVICE[,key=value...] -p ...",
-		Short:   "Switch frames between ports until SIGINT, SIGTERM or SIGHUP",
+		Short:   "Switch frames between ports until SIGINT or SIGTERM",
 		Long:    runLong,
 		Example: runExample,
 		Args:    noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			want, err := desired(from, reserved, args, c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			return runSwitch(c, want, file)
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return runSwitch(c, f) },
 	}
-	c.Flags().StringVarP(&from, "config", "c", "", "the switch is what this YAML `FILE` says (- is standard input); -p adds ports to it")
-	c.Flags().StringArrayVarP(&args, "port", "p", nil, portHelp)
-	c.Flags().StringVar(&reserved, "reserved", "", "`HOW` ports without a key reserved= have it: drop (default) or forward")
-	c.Flags().StringVar(&file, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
+	c.Flags().StringVarP(&f.file, "config", "c", "", "the switch is what this YAML `FILE` says (- is standard input); -p adds ports to it")
+	c.Flags().StringArrayVarP(&f.ports, "port", "p", nil, portHelp)
+	c.Flags().StringVar(&f.reserved, "reserved", "", "`HOW` ports without a key reserved= have it: drop (default) or forward")
+	c.Flags().StringVar(&f.summary, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
+	c.Flags().StringVar(&f.name, "name", "", "the switch's `NAME`, for its control socket: /run/sluice-NAME.sock (default /run/sluice.sock)")
+	c.Flags().StringVar(&f.control, "control", "", "`PATH` of the control socket, or none")
 	return c
 }
 
@@ -107,38 +113,32 @@ func desired(file, reserved string, args []string, stdin io.Reader) (want config
 			return want, usageError{fmt.Errorf("-p %s: %w", arg, err)}
 		}
 	}
-	switch {
-	case len(want.Ports) > 0:
-		return want, unbuilt(want)
-	case file != "":
-		return want, fmt.Errorf("%s has no ports: add one, for example ports: {a: {kind: packet, device: veth0}}", file)
+	if file == "" && len(want.Ports) == 0 {
+		return want, usageError{errors.New("no port given: use -p NAME=KIND:DEVICE, for example -p a=packet:veth0")}
 	}
-	return want, usageError{errors.New("no port given: use -p NAME=KIND:DEVICE, for example -p a=packet:veth0")}
+	return want, nil
 }
 
-// built are the keys that the switch does something with.
-var built = []string{
-	"netns", "lower", "mtu", "queues", "gso_max_size", "gso_ipv4_max_size", "gso_max_segs",
-	"oversize", "offload", "host", "reserved",
+// load makes the desired state of the flags. It may be called again, to reload.
+func (f *runFlags) load(stdin io.Reader) (config.Switch, error) {
+	want, err := desired(f.file, f.reserved, f.ports, stdin)
+	if err != nil {
+		return want, err
+	}
+	want.Name = cmp.Or(f.name, want.Name)
+	want.Control.Socket = cmp.Or(f.control, want.Control.Socket)
+	if err := want.Validate(); err != nil {
+		return want, usageError{fmt.Errorf("--%w", err)} // what the file says was checked before
+	}
+	return want, nil
 }
 
-// unbuilt is the error of a switch that needs what there is not yet.
-func unbuilt(want config.Switch) error {
-	bare := config.Default()
-	bare.Name = want.Name
-	for _, p := range want.Ports {
-		bare.Ports = append(bare.Ports, config.DefaultPort(p.Name, p.Kind, p.Device))
+func runSwitch(c *cobra.Command, f runFlags) error {
+	want, err := f.load(c.InOrStdin())
+	if err != nil {
+		return err
 	}
-	for _, c := range config.Diff(bare, want) {
-		if c.Op != config.Changed || !slices.Contains(built, c.Key) {
-			return usageError{fmt.Errorf("this version cannot do that yet, leave it out: %s", c)}
-		}
-	}
-	return nil
-}
-
-func runSwitch(c *cobra.Command, want config.Switch, file string) error {
-	out, err := openOutput("--summary", file)
+	out, err := openOutput("--summary", f.summary)
 	if err != nil {
 		return err
 	}
@@ -146,46 +146,101 @@ func runSwitch(c *cobra.Command, want config.Switch, file string) error {
 	// before it has removed what it made: such writes just fail.
 	signal.Ignore(syscall.SIGPIPE)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	ask := make(chan os.Signal, 1)
-	signal.Notify(ask, syscall.SIGUSR1)
-	answers, written := make(chan *summary.Summary, 1), make(chan struct{})
-	go func() {
-		defer close(written)
-		for s := range answers {
-			if err := out.write(s); err != nil {
-				log.Warn(err.Error())
-				continue
-			}
-			log.Info("the summary is written", "file", file)
-		}
-	}()
-	ports := slices.Clone(want.Ports)
-	for i := range ports {
-		ports[i].Reserved = cmp.Or(ports[i].Reserved, want.Reserved)
-	}
-	sum, err := run.Run(c.Context(), run.Options{
-		Ports: ports,
-		Log:   log,
-		Ready: func() { fmt.Println("ready") },
-		Ask:   ask,
-		Answer: func(s *summary.Summary) {
-			if file == "" {
-				log.Warn("SIGUSR1 asks for a summary, and there is no --summary FILE to write it to")
-				return
-			}
-			select {
-			case answers <- s:
-			default: // the switch waits for no reader
-				log.Warn("SIGUSR1 asks for a summary, and those before are not written yet", "file", file)
-			}
-		},
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+	k := keeper.New(keeper.Options{
+		Config: want,
+		Strict: f.file == "",
+		Log:    log,
+		Ready:  func() { fmt.Println("ready") },
 	})
-	close(answers)
-	<-written
+	var tasks sync.WaitGroup
+	server := &control.Server{Switch: k, Version: version(), Log: log}
+	if f.file != "" && f.file != "-" {
+		server.Load = func() (config.Switch, error) { return f.load(nil) }
+		tasks.Go(func() { reloads(ctx, server, log) })
+	} else {
+		ctx, cancel = hangup(ctx)
+		defer cancel()
+	}
+	l, err := listen(want.Control, want.Name, f.name != "" || f.control != "", log)
+	if err != nil {
+		return out.close(errors.Join(err, out.discard()))
+	}
+	if l != nil {
+		tasks.Go(func() {
+			if err := server.Serve(ctx, l); err != nil {
+				log.Warn(err.Error())
+			}
+		})
+	}
+	tasks.Go(func() { answers(ctx, k, out, log) })
+	sum, err := k.Run(ctx)
+	cancel()
+	tasks.Wait()
 	if sum != nil {
 		err = errors.Join(err, out.write(sum))
 	} else {
 		err = errors.Join(err, out.discard())
 	}
 	return out.close(err)
+}
+
+// listen makes the control socket. One that nobody asked for is no reason not to run: it
+// may be another switch's, or /run may be closed to this user.
+func listen(c config.Control, name string, asked bool, log *slog.Logger) (*control.Listener, error) {
+	if c.Socket == "none" {
+		return nil, nil
+	}
+	l, err := control.Listen(cmp.Or(c.Socket, control.Path(name)), c.Group)
+	if err != nil && !asked && c == (config.Control{}) {
+		log.Warn("the switch runs without a control socket: " + err.Error())
+		return nil, nil
+	}
+	return l, err
+}
+
+// reloads reads the file again on each SIGHUP.
+func reloads(ctx context.Context, s *control.Server, log *slog.Logger) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+		}
+		if err := s.Reload(ctx); err != nil {
+			log.Warn("SIGHUP changes nothing: " + err.Error())
+		}
+	}
+}
+
+// answers writes the summary on each SIGUSR1.
+func answers(ctx context.Context, k *keeper.Keeper, out output, log *slog.Logger) {
+	ask := make(chan os.Signal, 1)
+	signal.Notify(ask, syscall.SIGUSR1)
+	defer signal.Stop(ask)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ask:
+		}
+		if out.file == nil {
+			log.Warn("SIGUSR1 asks for a summary, and there is no --summary FILE to write it to")
+			continue
+		}
+		s, err := k.Summary(ctx)
+		if err == nil {
+			err = out.write(s)
+		}
+		switch {
+		case err == nil:
+			log.Info("the summary is written", "file", out.name())
+		case ctx.Err() == nil:
+			log.Warn(err.Error())
+		}
+	}
 }

@@ -22,6 +22,9 @@ import (
 // Summary is the state of a switch at one moment.
 type Summary struct {
 	Ports []Port `json:"ports"`
+	// Retired has the counters of ports that were removed, added up: the laws are about all
+	// ports that there were. It is nil where none was.
+	Retired *Port `json:"retired,omitempty"`
 }
 
 // Port is one port's identity, limits and counters.
@@ -93,6 +96,53 @@ func (s *Summary) Port(name string) *Port {
 	return nil
 }
 
+// all are the ports there are and, as one, those there were.
+func (s *Summary) all() []*Port {
+	var all []*Port
+	for i := range s.Ports {
+		all = append(all, &s.Ports[i])
+	}
+	if s.Retired != nil {
+		all = append(all, s.Retired)
+	}
+	return all
+}
+
+// Add adds q's counters to p's. The longest frames are those of both.
+func (p *Port) Add(q *Port) {
+	p.RX.Frames += q.RX.Frames
+	p.RX.Bytes += q.RX.Bytes
+	p.RX.Copies += q.RX.Copies
+	p.RX.MaxFrame = max(p.RX.MaxFrame, q.RX.MaxFrame)
+	t, u := &p.TX, &q.TX
+	t.MaxFrame = max(t.MaxFrame, u.MaxFrame)
+	for _, c := range []struct {
+		to   *uint64
+		from uint64
+	}{
+		{&t.Offered, u.Offered}, {&t.Frames, u.Frames}, {&t.Bytes, u.Bytes},
+		{&t.Resegmented, u.Resegmented}, {&t.Chunks, u.Chunks},
+		{&t.Segmented, u.Segmented}, {&t.Segments, u.Segments},
+		{&t.Merged, u.Merged}, {&t.Held, u.Held}, {&t.Retried, u.Retried},
+		{&t.CsumCompleted, u.CsumCompleted}, {&p.KernelDrops, q.KernelDrops},
+	} {
+		*c.to += c.from
+	}
+	p.Drops.Ingress = sum(p.Drops.Ingress, q.Drops.Ingress)
+	p.Drops.Egress = sum(p.Drops.Egress, q.Drops.Egress)
+}
+
+// sum is a with b's counts added; a may be nil, and is not b.
+func sum(a, b map[string]uint64) map[string]uint64 {
+	if a == nil {
+		a = map[string]uint64{}
+	}
+	for reason, n := range b {
+		a[reason] += n
+	}
+	return a
+}
+
 // Conserved reports where frames appeared or vanished uncounted, or nil. Both
 // laws hold only while no frame is under way: after the switch has stopped.
 //
@@ -107,8 +157,7 @@ func (s *Summary) Port(name string) *Port {
 func (s *Summary) Conserved() error {
 	var violations []error
 	var frames, copies, offered, ingress uint64
-	for i := range s.Ports {
-		p := &s.Ports[i]
+	for _, p := range s.all() {
 		frames += p.RX.Frames
 		copies += p.RX.Copies
 		offered += p.TX.Offered
@@ -143,10 +192,8 @@ func (p *Port) conserved() error {
 
 func (s *Summary) ingressReasons() string {
 	all := map[string]uint64{}
-	for i := range s.Ports {
-		for reason, n := range s.Ports[i].Drops.Ingress {
-			all[reason] += n
-		}
+	for _, p := range s.all() {
+		sum(all, p.Drops.Ingress)
 	}
 	return reasons(all)
 }

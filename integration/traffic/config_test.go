@@ -105,12 +105,12 @@ func TestRunRefuses(t *testing.T) {
 		{"-c " + good + "x", "", 1, "no such file"},
 		{"-c -", "ports: {a: {kind: tap, device: t0, mtu: 1}, b: 5}", 1,
 			"sluice: -:1:41: ports.a.mtu: 1 is not a number from 68 to 65535\nsluice: -:1:48: ports.b: 5 is not a map of keys\n"},
-		{"-c -", "", 1, "sluice: - has no ports: add one"},
 		{"-c " + good + " -p a=tap:t1", "", 2, "-p a=tap:t1: there are two ports a"},
 		{"-c " + good + " -p b=tap:t0", "", 2, "-p b=tap:t0: ports.b.device: device t0 is under port a already"},
-		{"-p a=tap:t0,tag=0", "", 2, "this version cannot do that yet, leave it out: port a: tag unset -> 0 (live)"},
+		{"-p a=tap:t0,loop=shut", "", 1, "port a: loop=shut: this version cannot do that yet: leave it out"},
+		{"-c - --name x/y", "ports: {a: {kind: tap, device: t0}}", 2, "--name"},
 		{"--reserved flood -p a=tap:t0", "", 2, `sluice: --reserved: "flood" is not drop or forward`},
-		{"-c -", "fdb: {size: 20000}\nports: {a: {kind: tap, device: t0}}", 2, "leave it out: fdb: size 16384 -> 20000 (restart)"},
+		{"-c - --control /nowhere/s", "ports: {a: {kind: tap, device: t0}}", 1, "control socket"},
 	} {
 		code, stdout, stderr := command(t, c.input, append([]string{"run"}, strings.Fields(c.args)...)...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) {

@@ -1,4 +1,4 @@
-package run
+package keeper
 
 import (
 	"time"
@@ -56,6 +56,11 @@ var advised = [vnet.NumDrops]advice{
 	vnet.DropReservedMulticast: {text: "STP, LACP, LLDP and 802.1X end at a bridge; " +
 		"to pass them, use the key reserved=forward"},
 	vnet.DropLoop: {elsewhere: loopMsg}, // port.advise, again and again
+	vnet.DropVLAN: {text: "the port does not take their VLAN tag, or takes none: " +
+		"see its keys vlan_mode, tag and trunks"},
+	vnet.DropIsolated: {usual: true, text: "isolated ports send each other nothing: " +
+		"take the key isolated off one of them"},
+	vnet.DropStorm: {usual: true, text: "more frames a second are to be flooded than the port's key storm allows"},
 	vnet.DropSamePort: {usual: true, text: "they are for the port they came from: two hosts with one MAC " +
 		"address, a loop, or a switch there that floods"},
 	vnet.DropNoEgress: {usual: true, text: "no other port is up: the log has why"},

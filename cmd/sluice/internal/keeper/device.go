@@ -1,10 +1,11 @@
-package run
+package keeper
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"sluice/cmd/sluice/internal/config"
 	"sluice/dataplane"
@@ -18,8 +19,31 @@ type queue struct{ *tunio.Queue }
 
 func (q queue) Transmitter() dataplane.Transmitter { return q.Queue.Transmitter() }
 
-// begin attaches the port for the first time, creating what is missing.
+// begin attaches the port for the first time, creating what is missing. It does nothing to
+// a port that has begun.
 func (p *port) begin() error {
+	if p.begun {
+		return nil
+	}
+	p.tried = time.Now()
+	err := p.first()
+	switch {
+	case err == nil:
+		p.begun = true
+		p.follow()
+		return nil
+	case errors.Is(err, os.ErrPermission):
+		err = fmt.Errorf("%w; `sluice run --help` lists what each part needs", err)
+	}
+	p.forget()
+	return err
+}
+
+// first is the part of begin that can fail.
+func (p *port) first() error {
+	if p.ns.ns == nil {
+		return p.ns.err
+	}
 	facts, err := p.ns.ns.Get(p.spec.Device)
 	switch {
 	case err == nil:
@@ -33,21 +57,16 @@ func (p *port) begin() error {
 			return err
 		}
 		_, err = p.attach(facts)
+		return err
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	case p.spec.Kind == config.Tap, p.spec.Lower != "":
 		p.creates = true
-		err = p.create()
+		return p.create()
 	case p.spec.Kind == config.Macvtap:
 		return fmt.Errorf("%w; to have it created over a netdev add lower=NETDEV", err)
-	default:
-		return fmt.Errorf("%w; `ip link` lists those that there are", err)
 	}
-	if err != nil {
-		return err
-	}
-	p.follow()
-	return nil
+	return fmt.Errorf("%w; `ip link` lists those that there are", err)
 }
 
 // create makes the device, which is missing, and attaches the port.
@@ -79,12 +98,12 @@ func (p *port) checkLower(f *link.Facts) error {
 // and the TAP, alive after `ip netns del`.
 func (p *port) createTap() error {
 	name := p.spec.Device
-	moves := !p.ns.ns.Same(p.own.ns)
+	moves := !p.ns.ns.Same(p.keeper.own().ns)
 	if moves {
 		name = fmt.Sprintf("sluice%d", os.Getpid())
 	}
 	var queues []*tunio.Queue
-	err := p.own.ns.Do(func() (err error) {
+	err := p.keeper.own().ns.Do(func() (err error) {
 		queues, err = tunio.OpenTap(tunio.TapConfig{Name: name, Queues: p.spec.Queues, Create: true})
 		return err
 	})
@@ -92,7 +111,7 @@ func (p *port) createTap() error {
 		return err
 	}
 	if moves {
-		if err := p.own.ns.Move(name, p.ns.ns, p.spec.Device); err != nil {
+		if err := p.keeper.own().ns.Move(name, p.ns.ns, p.spec.Device); err != nil {
 			closeQueues(queues)
 			return err
 		}
@@ -280,9 +299,9 @@ func (p *port) limits(f *link.Facts) (vnet.Limits, error) {
 	var l vnet.Limits
 	switch p.spec.Kind {
 	case config.Tap:
-		l = link.TapLimits(f, p.abilities.Tap)
+		l = link.TapLimits(f, p.keeper.probe.Tap)
 	case config.Packet:
-		l = link.PacketLimits(f, p.abilities.Packet)
+		l = link.PacketLimits(f, p.keeper.probe.Packet)
 	case config.Macvtap:
 		var lower *link.Facts
 		if !f.LowerElsewhere {
@@ -291,15 +310,11 @@ func (p *port) limits(f *link.Facts) (vnet.Limits, error) {
 				return l, err
 			}
 		}
-		l = link.MacvtapLimits(f, lower, p.abilities.Packet)
+		l = link.MacvtapLimits(f, lower, p.keeper.probe.Packet)
 	}
 	s := p.spec
-	ipv4 := s.GSOIPv4MaxSize
-	if ipv4 == 0 && s.GSOMaxSize <= vnet.LegacyGSOMaxSize {
-		ipv4 = s.GSOMaxSize // as the kernel couples them
-	}
 	lower(&l.GSOMaxSize, s.GSOMaxSize)
-	lower(&l.GSOIPv4MaxSize, ipv4)
+	lower(&l.GSOIPv4MaxSize, ipv4MaxSize(&s))
 	lower(&l.GSOMaxSegs, s.GSOMaxSegs)
 	lower(&l.MTU, s.MTU)
 	switch s.Offload {
@@ -310,7 +325,17 @@ func (p *port) limits(f *link.Facts) (vnet.Limits, error) {
 	case config.OffloadNone:
 		l.Csum, l.TSO4, l.TSO6, l.USO = false, false, false, false
 	}
+	p.granted = l
 	return l, nil
+}
+
+// ipv4MaxSize is the limit that the keys set for IPv4, or 0. Without one of its own it
+// goes along with gso_max_size as in the kernel (netif_set_gso_max_size).
+func ipv4MaxSize(s *config.Port) int {
+	if s.GSOIPv4MaxSize == 0 && s.GSOMaxSize <= vnet.LegacyGSOMaxSize {
+		return s.GSOMaxSize
+	}
+	return s.GSOIPv4MaxSize
 }
 
 // lower lowers limit to bound, where there is one.
@@ -344,13 +369,7 @@ func (p *port) forget() {
 // on it if it is not.
 func (p *port) end() error {
 	p.release()
-	var errs []error
-	for _, c := range slices.Backward(p.changes) {
-		if c.ns == p.ns.ns { // else it is gone, with its netdevs
-			errs = append(errs, c.ns.Restore(c.Change))
-		}
-	}
-	p.changes = nil
+	errs := []error{p.restore()}
 	// A tap went with its descriptors. A macvtap of the same name may be another's, and
 	// ours may have another name.
 	if p.made != 0 && p.spec.Kind == config.Macvtap { // in the process's own namespace
@@ -363,6 +382,18 @@ func (p *port) end() error {
 		}
 	}
 	p.made = 0
+	return errors.Join(errs...)
+}
+
+// restore puts back what was changed on netdevs that are not ours.
+func (p *port) restore() error {
+	var errs []error
+	for _, c := range slices.Backward(p.changes) {
+		if c.ns == p.ns.ns { // else it is gone, with its netdevs
+			errs = append(errs, c.ns.Restore(c.Change))
+		}
+	}
+	p.changes = nil
 	return errors.Join(errs...)
 }
 

@@ -1,4 +1,4 @@
-package run
+package keeper
 
 import (
 	"errors"
@@ -13,19 +13,20 @@ import (
 	"sluice/dataplane"
 	"sluice/tunio"
 	"sluice/tunio/link"
-	"sluice/tunio/probe"
+	"sluice/vnet"
 )
 
 // port is a port of the switch and the device that the command line names for it.
 type port struct {
-	spec      config.Port
-	sw        *dataplane.Port
-	own, ns   *namespace // the process's, and the device's
-	abilities *probe.Result
-	plain     *slog.Logger // with the names that the command line has
-	log       *slog.Logger // and the netdev's own, where that is another
-	// holder is the switch's port that holds a netdev, or nil.
-	holder func(in *link.Namespace, index int) *port
+	keeper *Keeper
+	spec   config.Port
+	sw     *dataplane.Port
+	ns     *namespace   // the device's
+	plain  *slog.Logger // with the names that the configuration has
+	log    *slog.Logger // and the netdev's own, where that is another
+
+	begun   bool // the device was had once
+	removed bool
 
 	queues  []*tunio.Queue  // open while the port is attached
 	index   int             // of the netdev that they are, or were last, open on; or 0,
@@ -43,10 +44,16 @@ type port struct {
 	gone    error           // why the queues are of no use, as a worker found
 	parked  bool            // the queues are open, and not under the port
 	refused time.Time       // when the first of the last attempts to attach failed
-	said    string          // the state that was logged last
+	said    string          // the state that was logged last,
+	since   time.Time       // when it began
+	tried   time.Time       // when begin was tried last
 	told    map[string]bool
 	loop    loopWatch
 	watch   dropWatch
+
+	granted vnet.Limits         // what netdev and keys grant
+	limited vnet.Limits         // what the port took when it was last noticed
+	dropped [vnet.NumDrops]bool // reasons that were told of
 
 	lost uint64     // kernel drops of earlier attachments
 	base link.Drops // what the netdev had dropped at attach,
@@ -62,6 +69,14 @@ type change struct {
 
 // follow makes the port agree with its device.
 func (p *port) follow() {
+	if !p.begun {
+		if time.Since(p.tried) >= interval {
+			if err := p.begin(); err != nil {
+				p.say(err.Error())
+			}
+		}
+		return
+	}
 	if p.ns.ns == nil {
 		p.say("its namespace is gone")
 		p.forget()
@@ -238,12 +253,14 @@ func (p *port) say(state string) {
 	if p.said == state {
 		return
 	}
-	p.said = state
+	p.said, p.since = state, time.Now()
 	if state == up {
 		p.log.Info("port is up")
+		p.tell(Event{Kind: PortUp, Text: "port " + p.spec.Name + " is up"})
 		return
 	}
 	p.log.Warn("port is down", "why", state)
+	p.tell(Event{Kind: PortDown, Text: "port " + p.spec.Name + " is down: " + state})
 }
 
 // warnOnce logs a warning the first time it is given.
@@ -256,6 +273,12 @@ func (p *port) warnOnce(msg string, args ...any) {
 	}
 	p.told[msg] = true
 	p.log.Warn(msg, args...)
+}
+
+// tell adds an event about the port.
+func (p *port) tell(e Event) {
+	e.Port = p.spec.Name
+	p.keeper.tell(e)
 }
 
 // failed tells of an errno of a write, once each.

@@ -1,4 +1,4 @@
-package run
+package keeper
 
 import (
 	"golang.org/x/sys/unix"

@@ -1,4 +1,4 @@
-package run
+package keeper
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func (p *port) hold(f *link.Facts) error {
 	h, err := p.ns.ns.Hold(f)
 	var other *link.HeldError
 	if errors.As(err, &other) && other.PID == os.Getpid() {
-		if o := p.holder(p.ns.ns, f.Index); o != nil {
+		if o := p.keeper.holder(p.ns.ns, f.Index); o != nil {
 			err = fmt.Errorf("%s is netdev %s, which is under port %s already", p.spec.Device, f.Name, o.spec.Name)
 		}
 	}
@@ -38,12 +38,12 @@ func (p *port) unhold() {
 }
 
 // holder is the port that holds a netdev, or nil.
-func (r *runner) holder(in *link.Namespace, index int) *port {
-	i := slices.IndexFunc(r.ports, func(p *port) bool {
+func (k *Keeper) holder(in *link.Namespace, index int) *port {
+	i := slices.IndexFunc(k.ports, func(p *port) bool {
 		return p.held != nil && p.held.Index == index && p.ns.ns.Same(in)
 	})
 	if i < 0 {
 		return nil
 	}
-	return r.ports[i]
+	return k.ports[i]
 }
