@@ -46,6 +46,31 @@ func (s Switch) SetPort(name string, settings ...string) (Switch, error) {
 	return next, nil
 }
 
+// AddMirror is the switch with one mirror more, the last.
+func (s Switch) AddMirror(m Mirror) (Switch, error) {
+	if s.mirror(m.Name) >= 0 {
+		return s, fmt.Errorf("there are two mirrors %s: give each its own name", m.Name)
+	}
+	s = s.Clone()
+	s.Mirrors = append(s.Mirrors, m)
+	return s.checked()
+}
+
+// RemoveMirror is the switch without a mirror, and whether there was one of that name.
+func (s Switch) RemoveMirror(name string) (Switch, bool) {
+	i := s.mirror(name)
+	if i < 0 {
+		return s, false
+	}
+	s = s.Clone()
+	s.Mirrors = slices.Delete(s.Mirrors, i, i+1)
+	return s, true
+}
+
+func (s Switch) mirror(name string) int {
+	return slices.IndexFunc(s.Mirrors, func(m Mirror) bool { return m.Name == name })
+}
+
 // checked is s if it is valid.
 func (s Switch) checked() (Switch, error) { return s, s.Validate() }
 

@@ -214,8 +214,8 @@ var (
 	}
 	sockets = texts{
 		what: "socket path", most: 107, // sun_path less its NUL (include/uapi/linux/un.h)
-		pattern: regexp.MustCompile(`^/`),
-		like:    "an absolute path",
+		pattern: regexp.MustCompile(`^(/|none$)`),
+		like:    "an absolute path, or none",
 		also: func(v string) error {
 			if path.Clean(v) != v {
 				return fmt.Errorf("socket path %q: want %s", v, path.Clean(v))

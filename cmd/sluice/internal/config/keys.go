@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"sluice/dataplane"
@@ -171,7 +172,7 @@ var mirrorKeys = []key[Mirror]{
 }
 
 var controlKeys = []key[Control]{
-	bind(key[Control]{name: "socket", needs: Restart, help: "the control socket's path (default: by the switch's name)"},
+	bind(key[Control]{name: "socket", needs: Restart, help: "the control socket's path, or none (default: by the switch's name)"},
 		sockets, "", func(c *Control) *string { return &c.Socket }),
 	bind(key[Control]{name: "group", help: "the group that may use it besides root (default: sluice, if it exists)"},
 		groups, "", func(c *Control) *string { return &c.Group }),
@@ -227,3 +228,33 @@ func PortHelp() string {
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
+
+// PortKey is a key of a port, for a command line that is completed.
+type PortKey struct {
+	Name   string
+	Help   string
+	Values []string // if it takes words
+}
+
+// PortKeys are those that an argument may have.
+func PortKeys() (all []PortKey) {
+	for i := range portKeys {
+		k := &portKeys[i]
+		if k.arg == "" {
+			continue
+		}
+		one := PortKey{Name: k.name, Help: k.describe()}
+		for _, p := range k.schema().pairs {
+			if p.key == "enum" {
+				for _, v := range p.value.items {
+					one.Values = append(one.Values, v.text)
+				}
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Kinds are the kinds of ports.
+func Kinds() []Kind { return slices.Clone(kinds) }

@@ -89,6 +89,22 @@ func ParseEntryJSON(data []byte) (e Entry, err error) {
 	return e, r.err()
 }
 
+// ParseMirrorJSON reads one mirror: its keys as in a document, and its name. The error is
+// Errors.
+func ParseMirrorJSON(data []byte) (m Mirror, err error) {
+	r := &report{}
+	reset(mirrorKeys, &m)
+	if n := r.part(data); n != nil {
+		m.Name = r.take(n, "name")
+		readObject(r, n, mirrorKeys, &m)
+		if err := names.check(m.Name); err != nil {
+			r.in("name", func() { r.errorf("%v", err) })
+		}
+		checkObject(r, mirrorKeys, &m)
+	}
+	return m, r.err()
+}
+
 // part parses JSON that is not a whole document.
 func (r *report) part(data []byte) *node {
 	switch bad := firstInvalid(data); {

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,11 +59,16 @@ func Listen(path, group string) (_ *Listener, err error) {
 	case group != "":
 		return nil, fmt.Errorf("control socket: there is no group %s: `groupadd --system %s` makes it", group, group)
 	}
+	unlock, err := lock(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("control socket %s: %w", path, err)
+	}
+	defer unlock()
 	if err := clear(path); err != nil {
 		return nil, err
 	}
 	// It is bound under another name, so that nobody can connect before mode and owner are
-	// right, and so that a rival finds either nothing or a socket that is answered.
+	// right.
 	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
 	_ = os.Remove(temporary) // of a dead process with our ID
 	u, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
@@ -98,6 +105,21 @@ func Adopt(u net.Listener) *Listener {
 	return l
 }
 
+// lock keeps other switches from the folder while this one looks for a socket there and
+// makes its own. Whoever else has the folder locked does not hold it up for long.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || time.Now().After(end) {
+			return func() { f.Close() }, nil
+		}
+	}
+}
+
 // clear removes a socket that nobody answers.
 func clear(path string) error {
 	info, err := os.Lstat(path)
@@ -110,8 +132,11 @@ func clear(path string) error {
 		return fmt.Errorf("control socket: %s is there, and is no socket: take another path with --control", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
 		return os.Remove(path)
+	case err != nil: // such as no permission: somebody may answer
+		return fmt.Errorf("control socket: %w", err)
 	}
 	defer c.Close()
 	who := "another process"
@@ -131,21 +156,22 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Accept waits for a client. Those above the bound are turned away.
+// Accept waits for a client. Those above the bound are told so, up to as many again; of
+// what comes then nothing is read.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) > connections {
-			l.open.Add(-1)
-			c.SetWriteDeadline(time.Now().Add(time.Second))
-			fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-			c.Close()
+		n := l.open.Add(1)
+		own := &conn{Conn: c, listener: l, excess: n > connections}
+		if n > 2*connections {
+			own.Close()
 			continue
 		}
-		return &conn{Conn: c, listener: l}, nil
+		own.may = sync.OnceValue(own.check)
+		return own, nil
 	}
 }
 
@@ -153,7 +179,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	listener *Listener
+	excess   bool // there are enough clients
 	closed   atomic.Bool
+	may      func() error // whether the client may steer the switch
 }
 
 func (c *conn) Close() error {
@@ -163,57 +191,67 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// peerKey is where a request's context has who asks.
+// peerKey is where a request's context has the connection.
 type peerKey struct{}
 
-// peer is who asks, and whether they may.
-type peer struct {
-	cred *unix.Ucred
-	err  error
+// withConn is for http.Server.ConnContext.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, peerKey{}, c)
 }
 
-// withPeer is for http.Server.ConnContext.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	own := c.(*conn)
-	cred, err := credentials(own.Conn)
-	if err == nil && !own.listener.may(cred) {
-		err = fmt.Errorf("user %d may not steer this switch: root, user %d and the socket's group may", cred.Uid, os.Geteuid())
+// refused is why the connection is served nothing, or nil.
+func (c *conn) refused() error {
+	if c.excess {
+		return &Error{
+			Status: http.StatusServiceUnavailable,
+			Cause:  fmt.Sprintf("%d clients are connected, and there is no room for another", connections),
+			Hint:   "try again",
+		}
 	}
-	return context.WithValue(ctx, peerKey{}, peer{cred, err})
+	return c.may()
+}
+
+// check looks who the peer is.
+func (c *conn) check() error {
+	cred, err := credentials(c.Conn)
+	if err != nil {
+		return &Error{Status: http.StatusForbidden, Cause: "the kernel does not say who asks: " + err.Error()}
+	}
+	l := c.listener
+	if cred.Uid == 0 || int(cred.Uid) == os.Geteuid() {
+		return nil
+	}
+	if l.gid >= 0 {
+		groups, err := peerGroups(c.Conn)
+		if err != nil {
+			return &Error{Status: http.StatusForbidden, Cause: "the kernel does not say of which groups who asks is: " + err.Error()}
+		}
+		if slices.Contains(append(groups, cred.Gid), uint32(l.gid)) {
+			return nil
+		}
+	}
+	return &Error{
+		Status: http.StatusForbidden,
+		Cause:  fmt.Sprintf("user %d may not steer this switch", cred.Uid),
+		Hint:   "use sudo, or join the socket's group",
+	}
 }
 
 // credentials are those that the peer had when it connected.
-func credentials(c net.Conn) (*unix.Ucred, error) {
+func credentials(c net.Conn) (cred *unix.Ucred, err error) {
+	asked := ask(c, func(fd int) { cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(asked, err)
+}
+
+// ask calls f with a unix socket's descriptor.
+func ask(c net.Conn, f func(fd int)) error {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, errors.New("the connection is not a unix socket's")
+		return errors.New("the connection is not a unix socket's")
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var cred *unix.Ucred
-	var asked error
-	err = raw.Control(func(fd uintptr) {
-		cred, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	return cred, errors.Join(err, asked)
-}
-
-// may reports whether a peer may use the socket.
-func (l *Listener) may(cred *unix.Ucred) bool {
-	switch {
-	case cred.Uid == 0, int(cred.Uid) == os.Geteuid():
-		return true
-	case l.gid < 0:
-		return false
-	case int(cred.Gid) == l.gid:
-		return true
-	}
-	u, err := user.LookupId(strconv.Itoa(int(cred.Uid)))
-	if err != nil {
-		return false
-	}
-	groups, err := u.GroupIds()
-	return err == nil && slices.Contains(groups, strconv.Itoa(l.gid))
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
 }

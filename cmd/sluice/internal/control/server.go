@@ -1,6 +1,8 @@
 package control
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -15,15 +17,15 @@ import (
 
 	"sluice/cmd/sluice/internal/config"
 	"sluice/cmd/sluice/internal/keeper"
+	"sluice/dataplane/summary"
 )
 
 // Bounds of a request and its answer.
 const (
-	maxBody      = 1 << 20 // as much as a document of package config may have
-	maxHeader    = 16 << 10
-	readTimeout  = 5 * time.Second
-	writeTimeout = 10 * time.Second // of each write
-	idleTimeout  = time.Minute
+	maxBody     = 1 << 20 // as much as a document of package config may have
+	maxHeader   = 16 << 10
+	patience    = 5 * time.Second
+	idleTimeout = time.Minute
 )
 
 // Switch is what the server needs of a running switch. *keeper.Keeper is one.
@@ -44,6 +46,10 @@ type Server struct {
 	// Load reads the file that the switch was started from; nil where there is none.
 	Load func() (config.Switch, error)
 	Log  *slog.Logger
+
+	// Patience is how long a client may take to send a request; each write of an answer may
+	// take twice that. 0 is what users get.
+	Patience time.Duration
 }
 
 //go:embed openapi.json
@@ -56,13 +62,12 @@ func OpenAPI() []byte { return openAPI }
 // answered.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	h := http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: readTimeout,
-		ReadTimeout:       readTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		ConnContext:       withPeer,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // clients' faults
+		Handler:        s.handler(),
+		ReadTimeout:    cmp.Or(s.Patience, patience),
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeader,
+		ConnContext:    withConn,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // clients' faults
 	}
 	streams, end := context.WithCancel(context.Background())
 	defer end()
@@ -94,39 +99,50 @@ func withStreams(streams context.Context, next http.Handler) http.Handler {
 	})
 }
 
+// routes are what is served.
+func (s *Server) routes() map[string]func(http.ResponseWriter, *http.Request) error {
+	return map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /v1/openapi.json":        s.openAPI,
+		"GET /v1/config":              s.getConfig,
+		"PUT /v1/config":              s.putConfig,
+		"POST /v1/reload":             s.reload,
+		"POST /v1/ports":              s.addPort,
+		"PATCH /v1/ports/{name}":      s.setPort,
+		"DELETE /v1/ports/{name}":     s.deletePort,
+		"POST /v1/mirrors":            s.addMirror,
+		"DELETE /v1/mirrors/{name}":   s.deleteMirror,
+		"GET /v1/show":                s.show,
+		"GET /v1/stats":               s.stats,
+		"GET /v1/fdb":                 s.fdb,
+		"PUT /v1/fdb":                 s.addEntry,
+		"DELETE /v1/fdb/{vlan}/{mac}": s.deleteEntry,
+		"POST /v1/fdb/flush":          s.flush,
+		"GET /v1/events":              s.events,
+	}
+}
+
 // handler routes requests, after it has seen who asks.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	route := func(pattern string, f func(http.ResponseWriter, *http.Request) error) {
+	for pattern, f := range s.routes() {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength == 0 {
+				inTime(w)
+			}
 			if err := f(w, r); err != nil {
 				fail(w, err)
 			}
 		})
 	}
-	route("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) error {
-		w.Header().Set("Content-Type", "application/json")
-		_, err := w.Write(openAPI)
-		return gone(err)
-	})
-	route("GET /v1/config", s.getConfig)
-	route("PUT /v1/config", s.putConfig)
-	route("POST /v1/reload", s.reload)
-	route("POST /v1/ports", s.addPort)
-	route("PATCH /v1/ports/{name}", s.setPort)
-	route("DELETE /v1/ports/{name}", s.deletePort)
-	route("GET /v1/show", s.show)
-	route("GET /v1/fdb", s.fdb)
-	route("POST /v1/fdb/flush", s.flush)
-	route("PUT /v1/fdb", s.addEntry)
-	route("DELETE /v1/fdb/{vlan}/{mac}", s.deleteEntry)
-	route("GET /v1/events", s.events)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p, ok := r.Context().Value(peerKey{}).(peer); ok && p.err != nil {
-			fail(w, &Error{Status: http.StatusForbidden, Cause: p.err.Error()})
-			return
+		w = timed{w, 2 * cmp.Or(s.Patience, patience)}
+		if p, ok := r.Context().Value(peerKey{}).(*conn); ok {
+			if err := p.refused(); err != nil {
+				w.Header().Set("Connection", "close")
+				fail(w, err)
+				return
+			}
 		}
-		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		_, pattern := mux.Handler(r)
 		if pattern == "" {
@@ -135,6 +151,50 @@ func (s *Server) handler() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// timed bounds the time that each write may take: a client that does not read loses its
+// connection.
+type timed struct {
+	http.ResponseWriter
+	limit time.Duration
+}
+
+func (t timed) Write(b []byte) (int, error) {
+	if err := t.deadline(); err != nil {
+		return 0, err
+	}
+	return t.ResponseWriter.Write(b)
+}
+
+func (t timed) FlushError() error {
+	if err := t.deadline(); err != nil {
+		return err
+	}
+	return http.NewResponseController(t.ResponseWriter).Flush()
+}
+
+func (t timed) deadline() error {
+	err := http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.limit))
+	if errors.Is(err, http.ErrNotSupported) { // there is no connection
+		return nil
+	}
+	return err
+}
+
+// Unwrap is for http.ResponseController.
+func (t timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// inTime says that the request has come whole. The time that it had for that would else end
+// an answer that takes longer: the server goes on to read, to notice that the client goes.
+func inTime(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // there may be no connection
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", jsonType)
+	_, err := w.Write(openAPI)
+	return gone(err)
 }
 
 // unrouted answers a path or a method that there is not.
@@ -167,6 +227,7 @@ type Error struct {
 	Object string `json:"object,omitempty"` // what it is about
 	Cause  string `json:"cause"`
 	Hint   string `json:"hint,omitempty"` // what would help
+	Text   string `json:"text"`           // all of it, for a person; Error makes it
 }
 
 func (e *Error) Error() string {
@@ -199,9 +260,12 @@ func fail(w http.ResponseWriter, err error) {
 	var own *Error
 	var conflict *keeper.ConflictError
 	var long *http.MaxBytesError
+	var unknown *keeper.UnknownPortError
 	switch {
 	case errors.As(err, &own):
 		e = own
+	case errors.As(err, &unknown):
+		e.Status = http.StatusNotFound
 	case errors.As(err, &conflict):
 		e.Status = http.StatusPreconditionFailed
 	case errors.As(err, &long):
@@ -210,24 +274,36 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, keeper.ErrEnded), errors.Is(err, context.Canceled):
 		e.Status = http.StatusServiceUnavailable
 	}
-	w.Header().Set("Content-Type", "application/json")
+	e.Text = e.Error()
+	text, _ := Encode(map[string]*Error{"error": e}, "")
+	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(e.Status)
-	_ = json.NewEncoder(w).Encode(map[string]*Error{"error": e})
+	_, _ = w.Write(text)
 }
 
 // answer answers with v as JSON.
 func answer(w http.ResponseWriter, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
+	text, err := Encode(v, "  ")
 	if err != nil {
 		return &Error{Status: http.StatusInternalServerError, Cause: err.Error()}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, err = w.Write(append(text, '\n'))
+	w.Header().Set("Content-Type", jsonType)
+	_, err = w.Write(text)
 	return gone(err)
 }
 
+// Encode is v as JSON with a newline, and with < and > as they are: people read it.
+func Encode(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
 // body reads the body.
-func body(r *http.Request) ([]byte, error) {
+func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		var long *http.MaxBytesError
@@ -236,10 +312,16 @@ func body(r *http.Request) ([]byte, error) {
 		}
 		return nil, &Error{Status: http.StatusBadRequest, Cause: "the request's body did not come whole"}
 	}
+	inTime(w)
 	return text, nil
 }
 
-const yamlType = "application/yaml" // RFC 9512
+// Types of bodies.
+const (
+	jsonType  = "application/json"
+	yamlType  = "application/yaml" // RFC 9512
+	linesType = "application/x-ndjson"
+)
 
 func isYAML(header string) bool {
 	kind, _, _ := strings.Cut(header, ";")
@@ -265,7 +347,7 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) putConfig(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(r)
+	text, err := body(w, r)
 	if err != nil {
 		return err
 	}
@@ -320,7 +402,14 @@ type Applied struct {
 
 // edit edits the desired state and answers with what changed.
 func (s *Server) edit(w http.ResponseWriter, r *http.Request, change func(config.Switch) (config.Switch, error)) error {
-	e := keeper.Edit{Change: change, DryRun: r.URL.Query().Get("dry_run") == "1"}
+	e := keeper.Edit{Change: change}
+	switch v := r.URL.Query().Get("dry_run"); v {
+	case "":
+	case "1":
+		e.DryRun = true
+	default: // whoever writes true does not want it done
+		return &Error{Status: http.StatusBadRequest, Object: "dry_run", Cause: strconv.Quote(v) + " is not 1"}
+	}
 	if match := r.Header.Get("If-Match"); match != "" && match != "*" {
 		var err error
 		if e.Saw, err = strconv.ParseUint(strings.Trim(match, `"`), 10, 64); err != nil || e.Saw == 0 {
@@ -344,7 +433,7 @@ func (s *Server) edit(w http.ResponseWriter, r *http.Request, change func(config
 }
 
 func (s *Server) addPort(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(r)
+	text, err := body(w, r)
 	if err != nil {
 		return err
 	}
@@ -356,7 +445,7 @@ func (s *Server) addPort(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) setPort(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(r)
+	text, err := body(w, r)
 	if err != nil {
 		return err
 	}
@@ -385,10 +474,40 @@ func (s *Server) deletePort(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+func (s *Server) addMirror(w http.ResponseWriter, r *http.Request) error {
+	text, err := body(w, r)
+	if err != nil {
+		return err
+	}
+	m, err := config.ParseMirrorJSON(text)
+	if err != nil {
+		return err
+	}
+	return s.edit(w, r, func(c config.Switch) (config.Switch, error) { return c.AddMirror(m) })
+}
+
+func (s *Server) deleteMirror(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("name")
+	return s.edit(w, r, func(c config.Switch) (config.Switch, error) {
+		next, ok := c.RemoveMirror(name)
+		if !ok {
+			return c, &Error{Status: http.StatusNotFound, Cause: fmt.Sprintf("there is no mirror %q", name)}
+		}
+		return next, nil
+	})
+}
+
 // Show is the state of the switch, and which program it is.
 type Show struct {
 	keeper.State
 	Version string `json:"version"`
+	FDB     FDBUse `json:"fdb"`
+}
+
+// FDBUse is how full the forwarding database is.
+type FDBUse struct {
+	Entries int `json:"entries"`
+	Size    int `json:"size"`
 }
 
 func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
@@ -396,7 +515,42 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, Show{state, s.Version})
+	c, _, err := s.Switch.Config(r.Context())
+	if err != nil {
+		return err
+	}
+	known, err := s.Switch.FDB(r.Context(), "", -1)
+	if err != nil {
+		return err
+	}
+	return answer(w, Show{state, s.Version, FDBUse{len(known), c.FDB.Size}})
+}
+
+// Stats are the counters of the ports at one moment.
+type Stats struct {
+	Time  time.Time `json:"time"`
+	Ports []Counts  `json:"ports"`
+}
+
+// Counts are those of one port.
+type Counts struct {
+	Name        string        `json:"name"`
+	RX          summary.RX    `json:"rx"`
+	TX          summary.TX    `json:"tx"`
+	Drops       summary.Drops `json:"drops"`
+	KernelDrops uint64        `json:"kernel_drops"`
+}
+
+func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
+	state, err := s.Switch.State(r.Context())
+	if err != nil {
+		return err
+	}
+	out := Stats{Time: time.Now(), Ports: []Counts{}}
+	for _, p := range state.Ports {
+		out.Ports = append(out.Ports, Counts{p.Name, p.RX, p.TX, p.Drops, p.KernelDrops})
+	}
+	return answer(w, out)
 }
 
 // events streams events as JSON lines: those behind since, and with follow=1 those to come.
@@ -412,7 +566,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	} else if !follow {
 		seq = 0
 	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Type", linesType)
 	rc := http.NewResponseController(w)
 	for {
 		if err := rc.Flush(); err != nil { // the first tells the client that it is heard
@@ -422,10 +576,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		if len(list) == 0 {
 			return nil
 		}
-		rc.SetWriteDeadline(time.Now().Add(writeTimeout))
-		e := json.NewEncoder(w)
 		for i := range list {
-			if err := e.Encode(&list[i]); err != nil {
+			line, err := Encode(&list[i], "")
+			if err == nil {
+				_, err = w.Write(line)
+			}
+			if err != nil {
 				return errGone
 			}
 		}
