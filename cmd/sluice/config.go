@@ -11,37 +11,30 @@ import (
 	"sluice/cmd/sluice/internal/config"
 )
 
-const configLong = `Look at the file that says what a switch is, without running it.
+const configLong = `Look at what a switch is: at its file, without running it, or at a running one.
 
-The file is YAML. ` + "`sluice run -c FILE`" + ` runs the switch.`
+The file is YAML. ` + "`sluice run -c FILE`" + ` runs the switch, and ` + "`sluice reload`" + ` has
+it read the file again.`
 
 const configExample = `  sluice config check sluice.yaml
+  sluice config show > sluice.yaml
   sluice config schema > sluice.schema.json`
 
 func newConfigCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:     "config",
-		Short:   "Check a switch's file, or print its schema",
-		Long:    configLong,
-		Example: configExample,
-		Args:    noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return usageError{errors.New("no command given: `sluice config --help` lists them")}
-		},
-	}
-	c.AddCommand(newConfigCheckCommand(), newConfigSchemaCommand())
-	return c
+	return family("config", "Check a switch's file, print a running one's, or the schema", configLong, configExample,
+		newConfigCheckCommand(), newConfigShowCommand(), newConfigSchemaCommand())
 }
 
-const configCheckLong = `Tell what is wrong with a file: each error on a line, FILE:LINE:COLUMN: what, on
-standard error. Exit code 0 means that ` + "`sluice run -c FILE`" + ` would try it; whether
-its devices are there is not looked at.`
+const configCheckLong = `Tell what is wrong with a file: each error on a line, FILE:LINE:COLUMN: what,
+on standard error. Exit code 0 means that ` + "`sluice run -c FILE`" + ` would try it;
+whether its devices are there is not looked at.`
 
 func newConfigCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "check FILE",
-		Short: "Tell what is wrong with a file; - is standard input",
-		Long:  configCheckLong,
+		Use:     "check FILE",
+		Short:   "Tell what is wrong with a file; - is standard input",
+		Long:    configCheckLong,
+		Example: "  sluice config check sluice.yaml",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("%s takes one FILE, and %d are given", c.CommandPath(), len(args))}
@@ -61,6 +54,30 @@ func newConfigCheckCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+const configShowLong = `Print the configuration of a running switch as a file, or with --json as JSON:
+what differs from the defaults. ` + "`sluice run -c`" + ` of it makes the same switch.`
+
+func newConfigShowCommand() *cobra.Command {
+	var t target
+	c := &cobra.Command{
+		Use:               "show",
+		Short:             "Print the configuration of a running switch as a file",
+		Long:              configShowLong,
+		Example:           "  sluice config show > sluice.yaml",
+		Args:              noArgs,
+		ValidArgsFunction: nothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			text, err := t.client().Config(c.Context(), t.json)
+			if err == nil {
+				_, err = c.OutOrStdout().Write(text)
+			}
+			return err
+		},
+	}
+	t.flags(c)
+	return c
 }
 
 func newConfigSchemaCommand() *cobra.Command {

@@ -33,6 +33,24 @@ func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	root := newRoot(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	const prefix = "sluice: "
+	fmt.Fprintln(os.Stderr, prefix+strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
+	if usage := (usageError{}); errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// columns are those of the terminals that help is written for.
+const columns = 80
+
+// newRoot makes the command, with all its commands, for a command line.
+func newRoot(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "sluice",
 		Short:         "A userspace Ethernet switch for Linux that carries BIG TCP",
@@ -47,8 +65,9 @@ func Main(args []string) int {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())}
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(), newBenchCommand(), newConfigCommand(), newDoctorCommand())
+	root.AddCommand(newRunCommand(), newConfigCommand(), newPortCommand(), newShowCommand(), newStatsCommand(),
+		newFDBCommand(), newEventsCommand(), newReloadCommand(), newBenchCommand(), newDoctorCommand())
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", columns)))
 	root.SetArgs(args)
 	// Cobra's own commands take any argument.
 	root.InitDefaultHelpCmd()
@@ -67,16 +86,7 @@ func Main(args []string) int {
 			}
 		}
 	}
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitDone
-	}
-	const prefix = "sluice: "
-	fmt.Fprintln(os.Stderr, prefix+strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
-	if usage := (usageError{}); errors.As(err, &usage) {
-		return exitUsage
-	}
-	return exitFailed
+	return root
 }
 
 // hangup makes SIGHUP end what ctx is for, as SIGTERM does, unless nohup had it ignored.

@@ -21,10 +21,10 @@ import (
 
 const runLong = `Switch frames between ports until SIGINT, SIGTERM or SIGHUP.
 
-It needs root, or these capabilities: CAP_NET_RAW for packet ports, CAP_NET_ADMIN
-for tap and macvtap ports and to raise a netdev's limits, CAP_NET_ADMIN and CAP_BPF
-for host=drop, CAP_SYS_ADMIN for netns= and to probe the kernel. Without the last it
-goes by the kernel's release.`
+It needs root, or these capabilities: CAP_NET_RAW for packet ports,
+CAP_NET_ADMIN for tap and macvtap ports and to raise a netdev's limits,
+CAP_NET_ADMIN and CAP_BPF for host=drop, CAP_SYS_ADMIN for netns= and to probe
+the kernel. Without the last it goes by the kernel's release.`
 
 const runExample = `  # two namespaces' veths, the second behind a 64 KiB limit
   sluice run -p a=packet:vA -p b=packet:vB,gso_max_size=65536
@@ -38,9 +38,9 @@ const runExample = `  # two namespaces' veths, the second behind a 64 KiB limit
   # what a file says, and one port more
   sluice run -c sluice.yaml -p c=tap:tC`
 
-var portHelp = "a `PORT`: " + `NAME=KIND:DEVICE[,key=value...]; give -p once for each port.
-KIND is tap (created if missing), packet (an existing netdev) or macvtap
-(an existing one, or created over lower=NETDEV). Keys:
+// portHelp is how a port is spelled.
+var portHelp = `KIND is tap (created if missing), packet (an existing netdev) or macvtap (an
+existing one, or created over lower=NETDEV). Keys of a port:
 ` + config.PortHelp()
 
 // runFlags are what `sluice run` was asked to do.
@@ -58,13 +58,13 @@ func newRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "run [-c FILE] -p NAME=KIND:DEVICE[,key=value...] -p ...",
 		Short:   "Switch frames between ports until SIGINT or SIGTERM",
-		Long:    runLong,
+		Long:    runLong + "\n\n" + portHelp,
 		Example: runExample,
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return runSwitch(c, f) },
 	}
 	c.Flags().StringVarP(&f.file, "config", "c", "", "the switch is what this YAML `FILE` says (- is standard input); -p adds ports to it")
-	c.Flags().StringArrayVarP(&f.ports, "port", "p", nil, portHelp)
+	c.Flags().StringArrayVarP(&f.ports, "port", "p", nil, "a `PORT`, NAME=KIND:DEVICE[,key=value...]; give -p once for each")
 	c.Flags().StringVar(&f.reserved, "reserved", "", "`HOW` ports without a key reserved= have it: drop (default) or forward")
 	c.Flags().StringVar(&f.summary, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
 	c.Flags().StringVar(&f.name, "name", "", "the switch's `NAME`, for its control socket: /run/sluice-NAME.sock (default /run/sluice.sock)")

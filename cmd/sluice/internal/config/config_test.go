@@ -247,7 +247,7 @@ var wrong = []struct{ file, says string }{
 	{"metrics: localhost", `1:10: metrics: listen address "localhost": want [HOST]:PORT, such as :9100 or 127.0.0.1:9100`},
 	{"metrics: a:b:1", `1:10: metrics: listen address "a:b:1": want [HOST]:PORT, such as :9100 or 127.0.0.1:9100`},
 	{"metrics: ':70000'", `1:10: metrics: listen address ":70000": want a port from 1 to 65535`},
-	{"control: {socket: run/x}", `1:19: control.socket: socket path "run/x": want an absolute path`},
+	{"control: {socket: run/x}", `1:19: control.socket: socket path "run/x": want an absolute path, or none`},
 	{"control: {socket: /run/../x}", `1:19: control.socket: socket path "/run/../x": want /x`},
 	{"ports: *x", "1:8: ports: anchors, aliases and type tags are not taken: write the value itself"},
 	{"ports: &x {}", "1:8: ports: anchors, aliases and type tags are not taken: write the value itself"},

@@ -12,11 +12,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
 	"sluice/cmd/sluice/internal/config"
 	"sluice/cmd/sluice/internal/keeper"
+	"sluice/vnet"
 )
 
 // answerTimeout is how long a switch may take for an answer. Edits wait for the kernel.
@@ -54,24 +56,10 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	if out == nil {
 		return nil
 	}
-	if text, ok := out.(*[]byte); ok {
-		*text, err = io.ReadAll(answer.Body)
-		return err
-	}
 	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
 		return fmt.Errorf("control socket %s: the answer cannot be read: %w", c.path, err)
 	}
 	return nil
-}
-
-// Stream sends one request and returns the body of the answer, which is the caller's to
-// close, and which ctx ends.
-func (c *Client) Stream(ctx context.Context, path string) (io.ReadCloser, error) {
-	answer, err := c.send(ctx, http.MethodGet, path, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Body, nil
 }
 
 func (c *Client) send(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, error) {
@@ -124,9 +112,15 @@ func (c *Client) unreachable(err error) error {
 	return fmt.Errorf("control socket %s: %w", c.path, err)
 }
 
-// Config is the desired state and its revision, as YAML.
-func (c *Client) Config(ctx context.Context) ([]byte, error) {
-	answer, err := c.send(ctx, http.MethodGet, "/v1/config", nil, http.Header{"Accept": {yamlType}})
+// Config is the desired state, as YAML or as JSON.
+func (c *Client) Config(ctx context.Context, asJSON bool) ([]byte, error) {
+	kind := yamlType
+	if asJSON {
+		kind = jsonType
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answer, err := c.send(ctx, http.MethodGet, "/v1/config", nil, http.Header{"Accept": {kind}})
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +162,40 @@ func (c *Client) Show(ctx context.Context) (s Show, err error) {
 	return s, c.Do(ctx, http.MethodGet, "/v1/show", nil, &s)
 }
 
+// Stats are the counters of the ports.
+func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
+	return s, c.Do(ctx, http.MethodGet, "/v1/stats", nil, &s)
+}
+
+// FDB is what the forwarding database knows: behind a port, if its name is not empty, and in
+// a VLAN, if that is not negative.
+func (c *Client) FDB(ctx context.Context, port string, vlan int) (f FDB, err error) {
+	q := url.Values{}
+	if port != "" {
+		q.Set("port", port)
+	}
+	if vlan >= 0 {
+		q.Set("vlan", strconv.Itoa(vlan))
+	}
+	return f, c.Do(ctx, http.MethodGet, "/v1/fdb?"+q.Encode(), nil, &f)
+}
+
+// Flush forgets what was learnt.
+func (c *Client) Flush(ctx context.Context, what Flush) (f Flushed, err error) {
+	return f, c.Do(ctx, http.MethodPost, "/v1/fdb/flush", what, &f)
+}
+
+// AddEntry adds a static address, or moves it to another port.
+func (c *Client) AddEntry(ctx context.Context, e config.Entry) (a Applied, err error) {
+	in := map[string]any{"vlan": e.VLAN, "mac": e.MAC.String(), "port": e.Port}
+	return a, c.Do(ctx, http.MethodPut, "/v1/fdb", in, &a)
+}
+
+// RemoveEntry removes a static address.
+func (c *Client) RemoveEntry(ctx context.Context, vlan uint16, mac vnet.MAC) (a Applied, err error) {
+	return a, c.Do(ctx, http.MethodDelete, fmt.Sprintf("/v1/fdb/%d/%s", vlan, mac), nil, &a)
+}
+
 // Events calls f for every event behind seq: those that there are, and with follow those to
 // come, until ctx is done or f answers false.
 func (c *Client) Events(ctx context.Context, since *uint64, follow bool, f func(keeper.Event) bool) error {
@@ -178,12 +206,15 @@ func (c *Client) Events(ctx context.Context, since *uint64, follow bool, f func(
 	if follow {
 		q.Set("follow", "1")
 	}
-	body, err := c.Stream(ctx, "/v1/events?"+q.Encode())
+	answer, err := c.send(ctx, http.MethodGet, "/v1/events?"+q.Encode(), nil, nil)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
-	defer body.Close()
-	for d := json.NewDecoder(body); ; {
+	defer answer.Body.Close()
+	for d := json.NewDecoder(answer.Body); ; {
 		var e keeper.Event
 		switch err := d.Decode(&e); {
 		case errors.Is(err, io.EOF), ctx.Err() != nil:

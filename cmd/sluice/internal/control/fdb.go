@@ -100,7 +100,7 @@ func (s *Server) addEntry(w http.ResponseWriter, r *http.Request) error {
 	}
 	e, err := config.ParseEntryJSON(text)
 	if err != nil {
-		return err
+		return placeless(err)
 	}
 	same := func(o config.Entry) bool { return o.VLAN == e.VLAN && o.MAC == e.MAC }
 	return s.edit(w, r, func(c config.Switch) (config.Switch, error) {

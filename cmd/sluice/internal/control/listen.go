@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,16 @@ func Path(name string) string {
 		return filepath.Join(Dir, "sluice.sock")
 	}
 	return filepath.Join(Dir, "sluice-"+name+".sock")
+}
+
+// Names are those of the switches that have a socket in Dir, but for the one without a name.
+func Names() (all []string) {
+	files, _ := filepath.Glob(Path("*")) // the pattern is right
+	for _, f := range files {
+		name := strings.TrimPrefix(filepath.Base(f), "sluice-")
+		all = append(all, strings.TrimSuffix(name, ".sock"))
+	}
+	return all
 }
 
 // Listener is the socket's listening end, which counts and knows its clients.

@@ -439,7 +439,7 @@ func (s *Server) addPort(w http.ResponseWriter, r *http.Request) error {
 	}
 	p, err := config.ParsePortJSON(text)
 	if err != nil {
-		return err
+		return placeless(err)
 	}
 	return s.edit(w, r, func(c config.Switch) (config.Switch, error) { return c.AddPort(p) })
 }
@@ -454,8 +454,20 @@ func (s *Server) setPort(w http.ResponseWriter, r *http.Request) error {
 		if _, ok := c.Port(name); !ok {
 			return c, noPort(c, name)
 		}
-		return c.SetPortJSON(name, text)
+		next, err := c.SetPortJSON(name, text)
+		return next, placeless(err)
 	})
+}
+
+// placeless is the error of a short body: it names keys, and people who give a command never
+// see the body that lines and columns would be of.
+func placeless(err error) error {
+	if errs := (config.Errors)(nil); errors.As(err, &errs) {
+		for _, e := range errs {
+			e.Line, e.Column = 0, 0
+		}
+	}
+	return err
 }
 
 // noPort is the error of a path with an unknown port.
@@ -481,7 +493,7 @@ func (s *Server) addMirror(w http.ResponseWriter, r *http.Request) error {
 	}
 	m, err := config.ParseMirrorJSON(text)
 	if err != nil {
-		return err
+		return placeless(err)
 	}
 	return s.edit(w, r, func(c config.Switch) (config.Switch, error) { return c.AddMirror(m) })
 }

@@ -47,7 +47,7 @@ func TestRequests(t *testing.T) {
 		{route: "POST /v1/ports", body: `{"name":"c","kind":"tap"}`, status: 400, says: "device"},
 		{route: "PATCH /v1/ports/{name}", path: "/v1/ports/a", body: `{"mtu":"9000"}`, status: 200, says: "mtu unset -> 9000", want: "a mtu=9000"},
 		{route: "PATCH /v1/ports/{name}", path: "/v1/ports/b", body: `{"tag":null}`, status: 200, says: "tag 10 -> unset", want: "b tag="},
-		{route: "PATCH /v1/ports/{name}", path: "/v1/ports/b", body: `{"mtuu":1}`, status: 400, says: "did you mean mtu?"},
+		{route: "PATCH /v1/ports/{name}", path: "/v1/ports/b", body: `{"mtuu":1}`, status: 400, says: `"cause":"mtuu: no such key: did you mean mtu?"`},
 		{route: "PATCH /v1/ports/{name}", path: "/v1/ports/x", body: `{}`, status: 404, says: `there is no port \"x\": the ports are a, b`},
 		{route: "DELETE /v1/ports/{name}", path: "/v1/ports/b", status: 200, says: "port b removed", want: "-b"},
 		{route: "DELETE /v1/ports/{name}", path: "/v1/ports/x", status: 404, says: `there is no port \"x\"`},

@@ -29,13 +29,14 @@ func (p *port) begin() error {
 	err := p.first()
 	switch {
 	case err == nil:
-		p.begun = true
+		p.begun, p.unhad = true, nil
 		p.follow()
 		return nil
 	case errors.Is(err, os.ErrPermission):
 		err = fmt.Errorf("%w; `sluice run --help` lists what each part needs", err)
 	}
 	p.forget()
+	p.unhad = err
 	return err
 }
 

@@ -46,7 +46,8 @@ type port struct {
 	refused time.Time       // when the first of the last attempts to attach failed
 	said    string          // the state that was logged last,
 	since   time.Time       // when it began
-	tried   time.Time       // when begin was tried last
+	tried   time.Time       // when begin was tried last,
+	unhad   error           // and why it failed; nil if it did not
 	told    map[string]bool
 	loop    loopWatch
 	watch   dropWatch
@@ -71,9 +72,10 @@ type change struct {
 func (p *port) follow() {
 	if !p.begun {
 		if time.Since(p.tried) >= interval {
-			if err := p.begin(); err != nil {
-				p.say(err.Error())
-			}
+			_ = p.begin()
+		}
+		if p.unhad != nil {
+			p.say(p.unhad.Error())
 		}
 		return
 	}
