@@ -24,11 +24,11 @@ Sluice into a veth and into a TAP:
   mixed-resegment  sender 389120, egress 65536, cut to super-packets that fit
   bridge-*         the same over a Linux bridge
 
-Every write of the sender is 1 MiB (iperf3 -l 1M). Sender and receiver are bound
-to one CPU each, alike in every case. Cases are interleaved, every case once a
-round. Who is ahead is shown in bold, the bridge or Sluice; within 5 % nobody is.
-What this kernel cannot do is skipped, with the reason. Needs root, iperf3 and
-iproute2; leaves nothing behind.`
+Every write of the sender is 1 MiB (iperf3 -l 1M). Sender and receiver are
+bound to one CPU each, alike in every case. Cases are interleaved, every case
+once a round. Who is ahead is shown in bold, the bridge or Sluice; within 5 %
+nobody is. What this kernel cannot do is skipped, with the reason. Needs root,
+iperf3 and iproute2; leaves nothing behind.`
 
 const benchExample = `  sluice bench --quick
   sluice bench --rounds 9 --json result.json

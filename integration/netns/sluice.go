@@ -26,12 +26,13 @@ const (
 // Sluice is a running `sluice run`.
 type Sluice struct {
 	*Process
-	file string // of the summary
+	Control string // path of its control socket
+	file    string // of the summary
 	stop func() (summary.Summary, error)
 }
 
 // Sluice starts `binary run args...` in the namespace and waits until its ports
-// are attached.
+// are attached. It has a control socket of its own.
 func (ns *Namespace) Sluice(ctx context.Context, binary string, args ...string) (*Sluice, error) {
 	dir, err := TempDir("summary")
 	if err != nil {
@@ -41,12 +42,13 @@ func (ns *Namespace) Sluice(ctx context.Context, binary string, args ...string) 
 	file := filepath.Join(dir, "summary.json")
 
 	ready := &lineWriter{line: readyLine, seen: make(chan struct{})}
-	args = append(append([]string{"run"}, args...), "--summary", file)
+	socket := filepath.Join(dir, "control")
+	args = append(append([]string{"run"}, args...), "--summary", file, "--control", socket)
 	p, err := ns.Start(ctx, ready, binary, args...)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sluice{Process: p, file: file}
+	s := &Sluice{Process: p, Control: socket, file: file}
 	s.stop = sync.OnceValues(s.readSummary)
 
 	timer := time.NewTimer(readyLimit)

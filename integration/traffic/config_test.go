@@ -68,7 +68,7 @@ func TestRunFromAFile(t *testing.T) {
 	b.built()
 	config := file(t, t.TempDir(), "sluice.yaml", "# two\nports:\n  b: {kind: tap, device: tB, mtu: 9000}\n  a:\n    kind: packet\n    device: vA\n")
 	out, sum := &netns.Output{}, filepath.Join(t.TempDir(), "sum.json")
-	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t), "run", "-c", config, "-p", "c=tap:tC", "--summary", sum)
+	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t), "run", "--control", "none", "-c", config, "-p", "c=tap:tC", "--summary", sum)
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return out.String() == "ready\n" })
 	if mtu := link(t, b.sw, "tB").MTU; mtu != 9000 {

@@ -60,7 +60,7 @@ func TestNobodyReadsTheSummary(t *testing.T) {
 	}
 	before := netdevs(t, b.sw)
 	var out netns.Output
-	p, err := b.sw.Start(t.Context(), &out, netnstest.Binary(t), "run", "--summary", fifo,
+	p, err := b.sw.Start(t.Context(), &out, netnstest.Binary(t), "run", "--control", "none", "--summary", fifo,
 		"-p", "a=packet:vA,gso_max_size=200000")
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return out.String() == "ready\n" })

@@ -66,7 +66,7 @@ func TestSummaryOnStandardOutput(t *testing.T) {
 	b.built()
 	out := &netns.Output{}
 	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t),
-		"run", "--summary", "-", "-p", "a=tap:tA")
+		"run", "--control", "none", "--summary", "-", "-p", "a=tap:tA")
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return out.String() == "ready\n" })
 	if err := p.Interrupt(patience); err != nil {
@@ -98,7 +98,7 @@ func TestSummaryBehindWhatAFileHolds(t *testing.T) {
 		}
 		return string(text)
 	}
-	p, err := b.sw.Start(t.Context(), f, netnstest.Binary(t), "run", "--summary", "-", "-p", "a=tap:tA")
+	p, err := b.sw.Start(t.Context(), f, netnstest.Binary(t), "run", "--control", "none", "--summary", "-", "-p", "a=tap:tA")
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return strings.HasSuffix(read(), "ready\n") })
 	if err := p.Interrupt(patience); err != nil {
@@ -141,7 +141,7 @@ func TestSummaryWhileItRuns(t *testing.T) {
 	}
 
 	var out netns.Output
-	p, err := b.sw.Start(t.Context(), &out, netnstest.Binary(t), "run", "-p", "a=tap:t1")
+	p, err := b.sw.Start(t.Context(), &out, netnstest.Binary(t), "run", "--control", "none", "-p", "a=tap:t1")
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return out.String() == "ready\n" })
 	if err := unix.Kill(p.PID(), unix.SIGUSR1); err != nil {
@@ -166,7 +166,7 @@ func TestSummaryToAFIFO(t *testing.T) {
 	}
 	out := &netns.Output{}
 	p, err := b.sw.Start(t.Context(), out, netnstest.Binary(t),
-		"run", "--summary", fifo, "-p", "a=tap:tA")
+		"run", "--control", "none", "--summary", fifo, "-p", "a=tap:tA")
 	netnstest.Need(t, err)
 	wait(t, "ready", func() bool { return out.String() == "ready\n" })
 	r, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -195,7 +195,7 @@ func TestReaderOfTheOutputGoes(t *testing.T) {
 	}
 	r.Close()
 	p, err := b.sw.Start(t.Context(), w, "sh", "-c", `exec "$@" 2>&1`, "sh", netnstest.Binary(t),
-		"run", "-p", "m=macvtap:m0,lower=vA", "-p", "a=packet:vA,gso_max_size=200000")
+		"run", "--control", "none", "-p", "m=macvtap:m0,lower=vA", "-p", "a=packet:vA,gso_max_size=200000")
 	w.Close()
 	netnstest.Need(t, err)
 	wait(t, "the macvtap", func() bool {

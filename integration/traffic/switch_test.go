@@ -49,7 +49,7 @@ func launchUnder(
 ) *sluice {
 	t.Helper()
 	s := &sluice{t: t, out: &netns.Output{}, summary: filepath.Join(dir, "summary.json")}
-	command := append(slices.Clone(wrap), binary, "run", "--summary", s.summary)
+	command := append(slices.Clone(wrap), binary, "run", "--control", "none", "--summary", s.summary)
 	for _, p := range ports {
 		if !isFlag(p) {
 			command = append(command, "-p")
