@@ -19,7 +19,8 @@ import (
 	"sluice/cmd/sluice/internal/keeper"
 )
 
-const runLong = `Switch frames between ports until SIGINT, SIGTERM or SIGHUP.
+const runLong = `Switch frames between ports until SIGINT or SIGTERM. SIGHUP has the switch read
+its file again, and ends one that has no file.
 
 It needs root, or these capabilities: CAP_NET_RAW for packet ports,
 CAP_NET_ADMIN for tap and macvtap ports and to raise a netdev's limits,
@@ -67,7 +68,7 @@ func newRunCommand() *cobra.Command {
 	c.Flags().StringArrayVarP(&f.ports, "port", "p", nil, "a `PORT`, NAME=KIND:DEVICE[,key=value...]; give -p once for each")
 	c.Flags().StringVar(&f.reserved, "reserved", "", "`HOW` ports without a key reserved= have it: drop (default) or forward")
 	c.Flags().StringVar(&f.summary, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
-	c.Flags().StringVar(&f.name, "name", "", "the switch's `NAME`, for its control socket: /run/sluice-NAME.sock (default /run/sluice.sock)")
+	c.Flags().StringVar(&f.name, "name", "", "the switch's `NAME`, for its control socket /run/sluice-NAME.sock (default: /run/sluice.sock)")
 	c.Flags().StringVar(&f.control, "control", "", "`PATH` of the control socket, or none")
 	return c
 }

@@ -28,7 +28,7 @@ type Sluice struct {
 	*Process
 	Control string // path of its control socket
 	file    string // of the summary
-	stop func() (summary.Summary, error)
+	stop    func() (summary.Summary, error)
 }
 
 // Sluice starts `binary run args...` in the namespace and waits until its ports

@@ -16,7 +16,7 @@ import (
 )
 
 // command runs sluice with input, and returns its exit code and what it prints.
-func command(t *testing.T, input string, args ...string) (code int, stdout, stderr string) {
+func command(t testing.TB, input string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(deadline(t, patience), netnstest.Binary(t), args...)

@@ -13,6 +13,8 @@
 //	lifecycle_test.go  does one device's fate stay its own port's
 //	start_test.go      does it start, fail and end as the command line promises
 //	config_test.go     is the file what the command line promises
+//	control_test.go    can it be steered while it runs, and what does it say
+//	readme_test.go     does README tell the truth about that
 //	usage_test.go      what does it cost, idle and under load
 //
 // # Units
