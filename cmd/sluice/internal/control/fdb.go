@@ -55,7 +55,7 @@ func parseVLAN(v string) (uint16, error) {
 }
 
 func (s *Server) flush(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(w, r)
+	text, err := body(r)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func decode(text []byte, v any) error {
 }
 
 func (s *Server) addEntry(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(w, r)
+	text, err := body(r)
 	if err != nil {
 		return err
 	}

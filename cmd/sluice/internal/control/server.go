@@ -126,9 +126,6 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, f := range s.routes() {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if r.ContentLength == 0 {
-				inTime(w)
-			}
 			if err := f(w, r); err != nil {
 				fail(w, err)
 			}
@@ -184,12 +181,6 @@ func (t timed) deadline() error {
 
 // Unwrap is for http.ResponseController.
 func (t timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
-// inTime says that the request has come whole. The time that it had for that would else end
-// an answer that takes longer: the server goes on to read, to notice that the client goes.
-func inTime(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // there may be no connection
-}
 
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", jsonType)
@@ -303,7 +294,7 @@ func Encode(v any, indent string) ([]byte, error) {
 }
 
 // body reads the body.
-func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func body(r *http.Request) ([]byte, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		var long *http.MaxBytesError
@@ -312,7 +303,6 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		}
 		return nil, &Error{Status: http.StatusBadRequest, Cause: "the request's body did not come whole"}
 	}
-	inTime(w)
 	return text, nil
 }
 
@@ -347,7 +337,7 @@ func (s *Server) getConfig(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) putConfig(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(w, r)
+	text, err := body(r)
 	if err != nil {
 		return err
 	}
@@ -433,7 +423,7 @@ func (s *Server) edit(w http.ResponseWriter, r *http.Request, change func(config
 }
 
 func (s *Server) addPort(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(w, r)
+	text, err := body(r)
 	if err != nil {
 		return err
 	}
@@ -445,7 +435,7 @@ func (s *Server) addPort(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) setPort(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(w, r)
+	text, err := body(r)
 	if err != nil {
 		return err
 	}
@@ -487,7 +477,7 @@ func (s *Server) deletePort(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) addMirror(w http.ResponseWriter, r *http.Request) error {
-	text, err := body(w, r)
+	text, err := body(r)
 	if err != nil {
 		return err
 	}
