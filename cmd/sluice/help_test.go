@@ -46,7 +46,7 @@ func TestExamplesAreCommands(t *testing.T) {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
 			line, _, _ = strings.Cut(line, "|")
 			line, _, _ = strings.Cut(line, ">")
-			args := strings.Fields(line)
+			args := strings.Fields(strings.TrimPrefix(line, "ip netns exec B "))
 			if len(args) == 0 || args[0] != "sluice" {
 				if line != "" && !strings.HasPrefix(line, "#") {
 					t.Errorf("%s: %q is no command", c.CommandPath(), line)

@@ -208,7 +208,8 @@ func (s *screen) draw(all []rate) error {
 		return err
 	}
 	// What scrolls off the top cannot be drawn over.
-	if size, err := unix.IoctlGetWinsize(int(s.file.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 2 && len(lines) >= int(size.Row) {
+	size, err := unix.IoctlGetWinsize(int(s.file.Fd()), unix.TIOCGWINSZ)
+	if err == nil && size.Row > 2 && len(lines) >= int(size.Row) {
 		rest := len(lines) - int(size.Row) + 2
 		lines = append(lines[:len(lines)-rest], fmt.Sprintf("and %d more", rest))
 	}
@@ -221,6 +222,6 @@ func (s *screen) draw(all []rate) error {
 	}
 	b.WriteString("\x1b[J")
 	s.lines = len(lines)
-	_, err := io.WriteString(s.w, b.String())
+	_, err = io.WriteString(s.w, b.String())
 	return err
 }
