@@ -16,7 +16,7 @@ deps: ## install the Debian packages that tests and demo use (as root)
 	@scripts/deps
 
 build: ## build bin/sluice
-	$(GO) build -o $(BIN) ./cmd/sluice
+	CGO_ENABLED=0 $(GO) build -o $(BIN) ./cmd/sluice
 
 test: deps ## all tests; those that need root are skipped without it
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 20m ./...

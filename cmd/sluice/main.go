@@ -68,6 +68,7 @@ func newRoot(args []string) *cobra.Command {
 	root.AddCommand(newRunCommand(), newConfigCommand(), newPortCommand(), newShowCommand(), newStatsCommand(),
 		newFDBCommand(), newEventsCommand(), newReloadCommand(), newBenchCommand(), newDoctorCommand())
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", columns)))
+	root.AddCommand(newProbeCommand(), newManCommand(root)) // for services and packages
 	root.SetArgs(args)
 	// Cobra's own commands take any argument.
 	root.InitDefaultHelpCmd()

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/cmd/sluice/internal/config"
+	"sluice/cmd/sluice/internal/confine"
 	"sluice/cmd/sluice/internal/control"
 	"sluice/cmd/sluice/internal/keeper"
 )
@@ -25,7 +26,15 @@ its file again, and ends one that has no file.
 It needs root, or these capabilities: CAP_NET_RAW for packet ports,
 CAP_NET_ADMIN for tap and macvtap ports and to raise a netdev's limits,
 CAP_NET_ADMIN and CAP_BPF for host=drop, CAP_SYS_ADMIN for netns= and to probe
-the kernel. Without the last it goes by the kernel's release.`
+the kernel. Without the last it goes by the kernel's release.
+
+From the start it gives up most system calls, and once every port is attached
+all other capabilities. With --lock it gives up all capabilities, and opens no
+device any more. A port that cannot be had at the start is an error then, new
+ports and changes that need a device opened again are refused, and a port whose
+device was deleted or moved away stays down. At its end, sizes that it raised
+and macvtaps that it made stay. All else works: ports go down and up with their
+devices, limits are followed, other keys can be set.`
 
 const runExample = `  # two namespaces' veths, the second behind a 64 KiB limit
   sluice run -p a=packet:vA -p b=packet:vB,gso_max_size=65536
@@ -52,6 +61,8 @@ type runFlags struct {
 	summary  string
 	name     string
 	control  string
+	lock     bool
+	probe    string // file of what `sluice probe` found
 }
 
 func newRunCommand() *cobra.Command {
@@ -70,6 +81,8 @@ func newRunCommand() *cobra.Command {
 	c.Flags().StringVar(&f.summary, "summary", "", "write the ports' state and counters to this `FILE`, as JSON, at the end and on SIGUSR1; - is standard output, behind ready")
 	c.Flags().StringVar(&f.name, "name", "", "the switch's `NAME`, for its control socket /run/sluice-NAME.sock (default: /run/sluice.sock)")
 	c.Flags().StringVar(&f.control, "control", "", "`PATH` of the control socket, or none")
+	c.Flags().BoolVar(&f.lock, "lock", false, "open no device any more once every port is attached, and keep no privilege")
+	c.Flags().StringVar(&f.probe, "probe", "", "go by what \"sluice probe `FILE`\" found, and do not probe the kernel")
 	return c
 }
 
@@ -139,6 +152,10 @@ func runSwitch(c *cobra.Command, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	found, err := readProbe(f.probe)
+	if err != nil {
+		return err
+	}
 	out, err := openOutput("--summary", f.summary)
 	if err != nil {
 		return err
@@ -147,19 +164,32 @@ func runSwitch(c *cobra.Command, f runFlags) error {
 	// before it has removed what it made: such writes just fail.
 	signal.Ignore(syscall.SIGPIPE)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := confine.Start(); err != nil {
+		log.Warn(err.Error())
+	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
+	told := manager{log: log}
 	k := keeper.New(keeper.Options{
 		Config: want,
 		Strict: f.file == "",
 		Log:    log,
-		Ready:  func() { fmt.Println("ready") },
+		Probe:  found,
+		Lock:   f.lock,
+		Ready: func() error {
+			if err := giveUp(f.lock, log); err != nil {
+				return err
+			}
+			fmt.Println("ready")
+			told.ready()
+			return nil
+		},
 	})
 	var tasks sync.WaitGroup
 	server := &control.Server{Switch: k, Version: version(), Log: log}
 	if f.file != "" && f.file != "-" {
 		server.Load = func() (config.Switch, error) { return f.load(nil) }
-		tasks.Go(func() { reloads(ctx, server, log) })
+		tasks.Go(func() { reloads(ctx, server, told, log) })
 	} else {
 		ctx, cancel = hangup(ctx)
 		defer cancel()
@@ -176,6 +206,7 @@ func runSwitch(c *cobra.Command, f runFlags) error {
 		})
 	}
 	tasks.Go(func() { answers(ctx, k, out, log) })
+	tasks.Go(func() { <-ctx.Done(); told.stopping() })
 	sum, err := k.Run(ctx)
 	cancel()
 	tasks.Wait()
@@ -189,7 +220,11 @@ func runSwitch(c *cobra.Command, f runFlags) error {
 
 // listen makes the control socket. One that nobody asked for is no reason not to run: it
 // may be another switch's, or /run may be closed to this user.
+// A socket that the service manager has opened comes first.
 func listen(c config.Control, name string, asked bool, log *slog.Logger) (*control.Listener, error) {
+	if l, err := handed(); l != nil || err != nil {
+		return l, err
+	}
 	if c.Socket == "none" {
 		return nil, nil
 	}
@@ -202,7 +237,7 @@ func listen(c config.Control, name string, asked bool, log *slog.Logger) (*contr
 }
 
 // reloads reads the file again on each SIGHUP.
-func reloads(ctx context.Context, s *control.Server, log *slog.Logger) {
+func reloads(ctx context.Context, s *control.Server, told manager, log *slog.Logger) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -212,9 +247,12 @@ func reloads(ctx context.Context, s *control.Server, log *slog.Logger) {
 			return
 		case <-hup:
 		}
-		if err := s.Reload(ctx); err != nil {
+		told.reloading()
+		err := s.Reload(ctx)
+		if err != nil {
 			log.Warn("SIGHUP changes nothing: " + err.Error())
 		}
+		told.reloaded(err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"fmt"
+
 	"sluice/tunio/release"
 	"sluice/vnet"
 )
@@ -25,6 +27,22 @@ type Result struct {
 	// reason, and what was measured on other kernels of the release stands in.
 	Probed bool
 	Why    string
+}
+
+// Check reports a result, read from a file, that Run has not found on the running kernel.
+func (r *Result) Check() error {
+	if now := release.Current(); r.Release != now {
+		return fmt.Errorf("it is of the kernel %q, and %q runs", r.Release, now)
+	}
+	for _, a := range []Ability{r.Tap, r.Packet} {
+		if a.MaxWrite < legacyMaxFrame || a.MaxWrite > vnet.MaxFrame || a.IPv6 > vnet.FormPlain {
+			return fmt.Errorf("it has values that no kernel has: %+v", a)
+		}
+	}
+	if !r.Probed {
+		return fmt.Errorf("it was not probed: %s", r.Why)
+	}
+	return nil
 }
 
 // byRelease is what was measured, with payloads of 70000 to 524000 bytes, on

@@ -93,7 +93,9 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	file := filepath.Join(dir, "sluice")
-	out, err := exec.Command("go", "build", "-o", file, "sluice/cmd/sluice").CombinedOutput()
+	build := exec.Command("go", "build", "-o", file, "sluice/cmd/sluice")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", errors.Join(err, errors.New(strings.TrimSpace(string(out))), netns.RemoveDir(dir))
 	}

@@ -63,6 +63,9 @@ func (k *Keeper) edit(e Edit) (Applied, error) {
 		if c.Fixed() {
 			return Applied{}, fmt.Errorf("%s: that can only be changed by a restart", c)
 		}
+		if err := k.refuses(c); err != nil {
+			return Applied{}, err
+		}
 	}
 	k.want = want
 	k.revision++

@@ -22,7 +22,11 @@ type Options struct {
 	// with its reason, and tried again.
 	Strict bool
 	Log    *slog.Logger
-	Ready  func() // called once, when every port was tried
+	// Probe is what the kernel is known to take; nil has Run try it.
+	Probe *probe.Result
+	// Lock says that Ready gives up the privileges to open devices and to change netdevs.
+	Lock  bool
+	Ready func() error // called once, when every port was tried; an error ends Run
 }
 
 // interval is how often devices are looked at without a reason.
@@ -32,7 +36,9 @@ const interval = time.Second
 // other methods may be called from any goroutine, as soon as New has returned.
 type Keeper struct {
 	strict bool
-	ready  func()
+	known  *probe.Result // Options.Probe
+	lock   bool
+	ready  func() error
 	log    *slog.Logger
 	sw     *dataplane.Switch
 	probe  probe.Result
@@ -48,13 +54,14 @@ type Keeper struct {
 	ports    []*port
 	retired  *summary.Port         // the counters of ports that were removed; nil before the first
 	names    map[string]*namespace // by name; "" is the process's own
+	locked   bool                  // no device can be opened or changed any more
 	wake     chan struct{}         // something may have changed
 }
 
 // New makes a keeper, and a switch without ports.
 func New(o Options) *Keeper {
 	return &Keeper{
-		strict: o.Strict, ready: o.Ready, log: o.Log, want: o.Config,
+		strict: o.Strict, known: o.Probe, lock: o.Lock, ready: o.Ready, log: o.Log, want: o.Config,
 		sw:     dataplane.New(dataplane.Options{OnWorker: pinner(), FDBSize: o.Config.FDB.Size}),
 		events: newEvents(),
 		calls:  make(chan func()),
@@ -69,7 +76,11 @@ func New(o Options) *Keeper {
 func (k *Keeper) Run(ctx context.Context) (_ *summary.Summary, err error) {
 	defer close(k.ended)
 	defer func() { err = errors.Join(err, k.close()) }()
-	k.probe = probe.Run()
+	if k.known != nil {
+		k.probe = *k.known
+	} else {
+		k.probe = probe.Run()
+	}
 	if err := k.own().err; err != nil {
 		return nil, err
 	}
@@ -82,7 +93,10 @@ func (k *Keeper) Run(ctx context.Context) (_ *summary.Summary, err error) {
 	if !k.probe.Probed {
 		k.log.Warn("this kernel was not probed: going by its release", "release", k.probe.Release, "why", k.probe.Why)
 	}
-	k.ready()
+	k.seal()
+	if err := k.ready(); err != nil {
+		return nil, err
+	}
 	k.loop(ctx)
 	k.quiesce()
 	for _, p := range k.ports {

@@ -111,6 +111,10 @@ func (p *port) follow() {
 		p.release()
 	}
 	p.missed, p.unmade = time.Time{}, nil
+	if p.keeper.locked && p.queues == nil {
+		p.say(errLocked.Error())
+		return
+	}
 	if err := p.hold(f); err != nil {
 		if p.queues != nil { // of a tap that has come back
 			p.park(err.Error())
@@ -194,7 +198,7 @@ func (p *port) missing() *link.Facts {
 // remake makes again what Sluice had made. It waits until that has been possible for a
 // while: who deletes a device to put another in its place is not disturbed.
 func (p *port) remake() *link.Facts {
-	if !p.creates {
+	if !p.creates || p.keeper.locked {
 		return nil
 	}
 	if p.spec.Lower != "" {

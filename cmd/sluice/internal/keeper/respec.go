@@ -47,6 +47,9 @@ func (p *port) resize(was config.Port) error {
 	if p.queues == nil || p.parked || !sizes && !mtu {
 		return nil
 	}
+	if p.keeper.locked {
+		return errLocked
+	}
 	if err := p.restore(); err != nil {
 		return fmt.Errorf("put back its sizes: %w", err)
 	}

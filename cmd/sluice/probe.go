@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"sluice/tunio/probe"
+)
+
+const probeLong = `Try what the running kernel takes of super-packets above 64 KiB, as ` + "`sluice run`" + ` does at
+its start, and write it to FILE, for ` + "`sluice run --probe FILE`" + `. It needs CAP_SYS_ADMIN and
+CAP_NET_ADMIN, which a switch without ports in namespaces can then do without.`
+
+// newProbeCommand is for services. People have doctor.
+func newProbeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "probe FILE",
+		Short:   "Try what the kernel takes, for a switch that may not",
+		Long:    probeLong,
+		Example: "  sluice probe /run/sluice/probe.json",
+		Hidden:  true,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("%s takes one FILE, and %d are given", c.CommandPath(), len(args))}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			r := probe.Run()
+			if !r.Probed {
+				return errors.New(r.Why)
+			}
+			out, err := openOutput("probe", args[0])
+			if err != nil {
+				return err
+			}
+			return out.close(out.write(r))
+		},
+	}
+}
+
+// readProbe reads what the command has written; nil without a name.
+func readProbe(name string) (*probe.Result, error) {
+	if name == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--probe: %w; `sluice probe %s` writes it", err, name)
+	}
+	var r probe.Result
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("--probe %s: %w", name, err)
+	}
+	if err := r.Check(); err != nil {
+		return nil, fmt.Errorf("--probe %s: %w; `sluice probe %s` writes it again", name, err, name)
+	}
+	return &r, nil
+}
