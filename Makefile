@@ -3,11 +3,13 @@
 GO      ?= go
 BIN     := bin/sluice
 FUZZTIME ?= 60s
+# Before the first release: the date of the commit sorts.
+VERSION ?= 0.0~$(shell git log -1 --format=%cd.%h --date=format:%Y%m%d 2>/dev/null || echo dev)
 # Root can make what the tests need, so there nothing may be skipped.
 REQUIRE := $(if $(filter 0,$(shell id -u)),1,)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test kernels check integration vm fuzz bench demo clean
+.PHONY: help deps build deb test kernels check integration vm fuzz bench demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +19,9 @@ deps: ## install the Debian packages that tests and demo use (as root)
 
 build: ## build bin/sluice
 	CGO_ENABLED=0 $(GO) build -o $(BIN) ./cmd/sluice
+
+deb: ## build a Debian package in bin; VERSION=1.2.3
+	@scripts/deb/build bin $(VERSION)
 
 test: deps ## all tests; those that need root are skipped without it
 	SLUICE_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 20m ./...

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -29,18 +30,28 @@ func newProbeCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			r := probe.Run()
-			if !r.Probed {
-				return errors.New(r.Why)
-			}
-			out, err := openOutput("probe", args[0])
-			if err != nil {
-				return err
-			}
-			return out.close(out.write(r))
-		},
+		RunE: func(_ *cobra.Command, args []string) error { return writeProbe(args[0], probe.Run()) },
 	}
+}
+
+// writeProbe writes what was found in place of what the file held, at once: several services
+// may start at a time.
+func writeProbe(name string, r probe.Result) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	err = json.NewEncoder(f).Encode(r)
+	// For everybody, whatever the umask: there is no secret in it.
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
 }
 
 // readProbe reads what the command has written; nil without a name.

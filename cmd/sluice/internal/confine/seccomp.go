@@ -42,7 +42,7 @@ var ofSwitch = []string{"sendmmsg", "ioctl", "sched_setaffinity", "chmod", "fchm
 
 // ofOpening is what it takes to open devices and namespaces, and to give up privileges.
 var ofOpening = []string{
-	"socket", "socketpair", "bpf", "setns", "unshare", "mknod", "mknodat",
+	"socket", "socketpair", "bpf", "setns", "unshare", "mkdir", "mkdirat", "rmdir", "mknod", "mknodat",
 	"fsopen", "fsconfig", "fsmount", "capset", "prctl", "seccomp",
 }
 
@@ -66,6 +66,11 @@ func Lock() error {
 	if err := Keep(); err != nil {
 		return err
 	}
+	return lockCalls()
+}
+
+// lockCalls is the part of Lock about system calls.
+func lockCalls() error {
 	return load(known(ofRuntime, ofSwitch), seccomp.NameWithConditions{
 		Name:       "socket",
 		Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.Equal, Value: unix.AF_UNIX}},

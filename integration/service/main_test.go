@@ -1,0 +1,10 @@
+package service
+
+import (
+	"os"
+	"testing"
+
+	"sluice/integration/netns/netnstest"
+)
+
+func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
