@@ -64,10 +64,10 @@ func readProbe(name string) (*probe.Result, error) {
 		return nil, fmt.Errorf("--probe: %w; `sluice probe %s` writes it", err, name)
 	}
 	var r probe.Result
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("--probe %s: %w", name, err)
+	if err = json.Unmarshal(text, &r); err == nil {
+		err = r.Check()
 	}
-	if err := r.Check(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("--probe %s: %w; `sluice probe %s` writes it again", name, err, name)
 	}
 	return &r, nil

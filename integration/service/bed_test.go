@@ -106,12 +106,24 @@ func (m *manager) start(ns *netns.Namespace, handed []*net.UnixListener, args ..
 func (m *manager) told() string {
 	m.t.Helper()
 	var b [4096]byte
-	_ = m.notify.SetReadDeadline(time.Now().Add(patience))
-	n, err := m.notify.Read(b[:])
-	if err != nil {
-		m.t.Fatalf("the service tells nothing: %v", err)
+	for end := time.Now().Add(patience); ; {
+		ended := false
+		select {
+		case <-m.done:
+			ended = true // what it had told before is still there
+		default:
+		}
+		_ = m.notify.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		n, err := m.notify.Read(b[:])
+		switch {
+		case err == nil:
+			return string(b[:n])
+		case ended:
+			m.t.Fatalf("the service has ended and told nothing: %v", m.cmd.ProcessState)
+		case time.Now().After(end):
+			m.t.Fatalf("the service tells nothing: %v", err)
+		}
 	}
-	return string(b[:n])
 }
 
 // signal sends the service a signal.
