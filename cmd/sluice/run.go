@@ -172,7 +172,7 @@ func runSwitch(c *cobra.Command, f runFlags) error {
 	told := manager{log: log}
 	k := keeper.New(keeper.Options{
 		Config: want,
-		Strict: f.file == "",
+		Strict: f.file == "" || f.lock, // what a locked switch does not get at once it never gets
 		Log:    log,
 		Probe:  found,
 		Lock:   f.lock,
@@ -218,9 +218,9 @@ func runSwitch(c *cobra.Command, f runFlags) error {
 	return out.close(err)
 }
 
-// listen makes the control socket. One that nobody asked for is no reason not to run: it
-// may be another switch's, or /run may be closed to this user.
-// A socket that the service manager has opened comes first.
+// listen makes the control socket, unless the service manager has made one. One that nobody
+// asked for is no reason not to run: it may be another switch's, or /run may be closed to
+// this user.
 func listen(c config.Control, name string, asked bool, log *slog.Logger) (*control.Listener, error) {
 	if l, err := handed(); l != nil || err != nil {
 		return l, err

@@ -102,6 +102,30 @@ func TestPrivilegesAreGivenUp(t *testing.T) {
 	m.stop()
 }
 
+// TestLockedStart fails without a device, also with a file: it would never be had.
+func TestLockedStart(t *testing.T) {
+	lab := netnstest.New(t)
+	ns := lab.Namespace("sw")
+	netnstest.Need(t, lab.Err())
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	if err := os.WriteFile(file, []byte("ports: {a: {kind: packet, device: nosuch0}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := newManager(t)
+	m.start(ns, nil, "run", "--lock", "-c", file, "--control", m.control())
+	wait(t, "its end", func() bool {
+		select {
+		case <-m.done:
+			return true
+		default:
+			return false
+		}
+	})
+	if code := m.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(m.stderr.String(), "sluice: port a: ") {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestLockedSwitch has no capability, and fewer system calls. It goes on with the ports that
 // it has, and refuses what would take more.
 func TestLockedSwitch(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"syscall"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -57,7 +58,16 @@ var hostile = []string{
 // Start sets no_new_privs and the list of system calls for every thread. A thread that starts
 // later has them too.
 func Start() error {
-	return load(known(ofRuntime, ofSwitch, ofOpening))
+	err := load(known(ofRuntime, ofSwitch, ofOpening))
+	if err == nil {
+		return nil
+	}
+	// A kernel without seccomp still has no_new_privs.
+	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	if errno != 0 {
+		err = errors.Join(err, fmt.Errorf("set no_new_privs: %w", errno))
+	}
+	return err
 }
 
 // Lock drops all capabilities, and of the system calls those that open devices and
