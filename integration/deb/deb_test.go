@@ -71,6 +71,10 @@ func TestPackage(t *testing.T) {
 	t.Run("pages", func(t *testing.T) { pages(t, m) })
 	t.Run("service", func(t *testing.T) { service(t, m) })
 
+	if _, err := m.try("systemctl", "--version"); err == nil {
+		m.run("systemctl", "enable", "sluice.service", "sluice@lab.service")
+		m.run("test", "-L", "/etc/systemd/system/multi-user.target.wants/sluice@lab.service")
+	}
 	m.run("dpkg", "--remove", "sluice")
 	m.run("test", "-e", "/etc/sluice/sluice.yaml") // the user's
 	m.run("dpkg", "--purge", "sluice")
@@ -80,6 +84,9 @@ func TestPackage(t *testing.T) {
 		}
 	}
 	for _, file := range m.written() {
+		if _, err := m.try("test", "-e", file, "-o", "-L", file); err != nil {
+			continue // a whiteout: it went
+		}
 		if strings.Contains(file, "sluice") {
 			t.Errorf("left: %s", file)
 		}
