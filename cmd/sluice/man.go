@@ -17,9 +17,10 @@ import (
 // place to keep true. A library that does it would bring a Markdown parser into the switch.
 func newManCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use:    "man DIR",
-		Short:  "Write the manual pages into a folder",
-		Hidden: true,
+		Use:     "man DIR",
+		Short:   "Write the manual pages into a folder",
+		Example: "  sluice man /usr/local/share/man/man1",
+		Hidden:  true,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("%s takes one DIR, and %d are given", c.CommandPath(), len(args))}

@@ -12,9 +12,10 @@ import (
 	"sluice/tunio/probe"
 )
 
-const probeLong = `Try what the running kernel takes of super-packets above 64 KiB, as ` + "`sluice run`" + ` does at
-its start, and write it to FILE, for ` + "`sluice run --probe FILE`" + `. It needs CAP_SYS_ADMIN and
-CAP_NET_ADMIN, which a switch without ports in namespaces can then do without.`
+const probeLong = `Try what the running kernel takes of super-packets above 64 KiB, as "sluice run"
+does at its start, and write it to FILE, for "sluice run --probe FILE". It needs
+CAP_SYS_ADMIN and CAP_NET_ADMIN, which a switch without ports in namespaces can
+then do without.`
 
 // newProbeCommand is for services. People have doctor.
 func newProbeCommand() *cobra.Command {
