@@ -9,8 +9,8 @@ import (
 	"sluice/vnet"
 )
 
-// mangledZero stands for a checksum of 0, which in UDP says that there is none
-// (RFC 768): the kernel's CSUM_MANGLED_0.
+// mangledZero replaces a checksum of 0, which in UDP means "no checksum" (RFC 768): the kernel's
+// CSUM_MANGLED_0.
 const mangledZero = 0xffff
 
 // sctpLen is SCTP's common header, which ends with its checksum (RFC 9260, 3.1).
@@ -19,12 +19,12 @@ const sctpLen = vnet.SCTPCsumOffset + 4
 // castagnoli is the polynomial of SCTP's checksum (RFC 9260, appendix A).
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Complete appends f, which needs its checksum and has no GSO type, to out with
-// the checksum finished: an SCTP packet's CRC32c, else an Internet checksum, whose
-// 0 is stored as 0xffff (skb_checksum_help). Both run to the end of the frame. It
-// reports vnet.DropHeadersTooLong when the checksum lies beyond vnet.MaxHeaders,
-// and vnet.DropBadCsum when it is an SCTP packet that ends before it. out has room
-// for vnet.MaxHeaders bytes of scratch and len(f.Body)+1 pieces.
+// Complete appends f, which needs its checksum and has no GSO type, to out with the checksum
+// finished. An SCTP packet gets a CRC32c, any other an Internet checksum, whose 0 is stored as
+// 0xffff (skb_checksum_help). Both cover the bytes up to the end of the frame. It reports
+// vnet.DropHeadersTooLong when the checksum field lies beyond vnet.MaxHeaders, and vnet.DropBadCsum
+// when an SCTP packet ends before its field. out needs room for vnet.MaxHeaders bytes of scratch
+// and len(f.Body)+1 pieces.
 func Complete(out *vnet.Batch, f *vnet.Frame, l2 *vnet.L2) vnet.Drop {
 	sctp := isSCTP(f, l2)
 	field := 2
@@ -45,8 +45,8 @@ func Complete(out *vnet.Batch, f *vnet.Frame, l2 *vnet.L2) vnet.Drop {
 	return vnet.Keep
 }
 
-// isSCTP reports whether f needs the checksum of an SCTP packet, also of one in a
-// tunnel: then an IP header without options stands in front of it.
+// isSCTP reports whether the checksum that f needs is that of an SCTP packet. The packet may be in
+// a tunnel; then it follows an IP header without options.
 func isSCTP(f *vnet.Frame, l2 *vnet.L2) bool {
 	start := int(f.Hdr.CsumStart)
 	if f.Hdr.CsumOffset != vnet.SCTPCsumOffset || start > len(f.Head) {
@@ -68,8 +68,8 @@ func isSCTP(f *vnet.Frame, l2 *vnet.L2) bool {
 	return n >= 0 && inner[n]>>4 == 6 && inner[n+ipv6NextHeader] == vnet.ProtoSCTP
 }
 
-// completeInternet finishes the Internet checksum that h asks for. The head of o holds
-// the checksum field, and that the seed.
+// completeInternet finishes the Internet checksum that h asks for. The head of o holds the checksum
+// field, and the field holds the seed.
 func completeInternet(o *vnet.Frame, h *vnet.Header) {
 	start := int(h.CsumStart)
 	var c checksum.Checksumer // carries odd lengths from piece to piece
@@ -84,8 +84,8 @@ func completeInternet(o *vnet.Frame, h *vnet.Header) {
 	binary.BigEndian.PutUint16(o.Head[start+int(h.CsumOffset):], v)
 }
 
-// completeSCTP appends the SCTP packet f with a finished CRC32c, which is summed
-// over a field of 0 and stored with its low byte first (RFC 9260, appendix A).
+// completeSCTP appends the SCTP packet f with a finished CRC32c. It is computed with the field set
+// to 0 and stored with its low byte first (RFC 9260, appendix A).
 func completeSCTP(out *vnet.Batch, f *vnet.Frame, headLen int) {
 	o := appendPlain(out, f, headLen)
 	packet := o.Head[f.Hdr.CsumStart:]
@@ -110,8 +110,7 @@ func appendPlain(out *vnet.Batch, f *vnet.Frame, headLen int) *vnet.Frame {
 	return o
 }
 
-// sum is the sum of b, of which only the last part of a packet may be of odd
-// length.
+// sum is the sum of b. Only the last part of a packet may have an odd length.
 func sum(b []byte) uint32 { return uint32(checksum.Checksum(b, 0)) }
 
 // sumPieces is the sum of bytes that lie in several pieces, of any lengths.
@@ -129,7 +128,7 @@ func sumPieces(pieces [][]byte) uint32 {
 // sum32 is the sum of v's two halves.
 func sum32(v uint32) uint32 { return v>>16 + v&0xffff }
 
-// fold brings a sum of up to 65536 words to 16 bits (RFC 1071, 2).
+// fold folds a sum of up to 65536 words into 16 bits (RFC 1071, 2).
 func fold(s uint32) uint16 {
 	s = s>>16 + s&0xffff
 	return uint16(s>>16 + s)

@@ -1,7 +1,7 @@
-// Package offload does in software what a frame's receiver was told to do in
-// hardware: it cuts a super-packet into smaller super-packets (Resegment) or into
-// wire-size frames (Segment), completes a checksum (Complete), and changes the
-// form in which IPv6 says that a packet is longer than 64 KiB (Reform).
+// Package offload does in software what a frame's receiver was told to do in hardware: it cuts a
+// super-packet into smaller super-packets (Resegment) or into wire-size frames (Segment), completes
+// a checksum (Complete), and changes the form in which IPv6 marks a packet as longer than 64 KiB
+// (Reform).
 //
 // It makes no system call, copies no payload, and allocates nothing.
 //
@@ -13,17 +13,16 @@
 //
 // # Checksums
 //
-// A frame with a GSO type that is cut, or that is one segment, gets a new checksum
-// seed: from its addresses, its protocol and the length of each piece. What its
-// checksum field held does not count, as senders differ in what they leave there: the
-// sum with the length or without, or 0. Here the kernel is the model only for a right
-// field, of which both make the same. It sets the field where no checksum is asked
-// for, and so do drivers of network cards that cut, whatever was asked for; but
-// tcp_gso_segment and __udp_gso_segment adjust a field that is there, and of a wrong
-// one they make wrong checksums.
+// A frame with a GSO type that is cut, or that is one segment, gets a new checksum seed: from its
+// addresses, its protocol and the length of each piece. The old content of the checksum field is
+// ignored, because senders differ in what they leave there: the sum with the length, without it, or
+// 0. The kernel is the model only for a correct field, where the results are equal. It sets the
+// field where no checksum is asked for, and drivers of network cards that cut always set it. But
+// tcp_gso_segment and __udp_gso_segment adjust an existing field, and turn a wrong one into wrong
+// checksums.
 //
-// Nothing else is repaired. A finished checksum is not looked at, a frame without GSO
-// type is summed over the field that it has, and a wrong one stays wrong.
+// Nothing else is repaired. A finished checksum is not looked at. In a frame without GSO type the
+// seed in the field is used as it is. A wrong checksum stays wrong.
 //
 // # Units
 //
@@ -32,9 +31,9 @@
 //
 // # Ownership
 //
-// Frames that are made borrow their Head from the Batch that they are appended
-// to, where it may be edited, and their Body from the frame that they are made
-// from. The bytes of a received frame are never written to.
+// A new frame borrows its Head from the Batch that it is appended to, where it may be edited, and
+// its Body from the frame that it was made from. The bytes of a received frame are never written
+// to.
 //
 // # Concurrency
 //
@@ -42,6 +41,6 @@
 //
 // # Trust
 //
-// Frames were accepted by vnet.Frame.Check and, where a vnet.Packet is asked for,
-// by vnet.Parse. Nothing is checked twice.
+// Frames must have passed vnet.Frame.Check and, where a function takes a vnet.Packet, vnet.Parse.
+// Nothing is checked twice.
 package offload

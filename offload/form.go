@@ -6,9 +6,9 @@ import (
 	"sluice/vnet"
 )
 
-// BigForm is how f, whose headers lie as p says, tells its length, or
-// vnet.FormNone when it is not IPv6 above 64 KiB. A jumbo option in a shorter
-// packet is invalid (RFC 2675, 3) and no form.
+// BigForm is the form in which f, whose headers lie as p says, gives its length. It is
+// vnet.FormNone when f is not IPv6 above 64 KiB. A jumbo option in a shorter packet is invalid (RFC
+// 2675, 3) and does not count.
 func BigForm(f *vnet.Frame, p *vnet.Packet) vnet.Form {
 	switch {
 	case !p.V6 || f.Len()-p.L3-vnet.IPv6Len <= maxLen16:
@@ -19,12 +19,11 @@ func BigForm(f *vnet.Frame, p *vnet.Packet) vnet.Form {
 	return vnet.FormPlain
 }
 
-// Reform appends f, IPv6 above 64 KiB, to out in the given form, vnet.FormHBH or
-// vnet.FormPlain: the jumbo option is put in or taken out, csum_start and hdr_len
-// move along. It reports vnet.DropTooBig where the option makes the frame longer
-// than vnet.MaxFrame, or where f has another hop-by-hop header, which it would
-// have to join. out has room for vnet.MaxHeaders+vnet.JumboHBHLen bytes of scratch
-// and len(f.Body)+1 pieces.
+// Reform appends f, IPv6 above 64 KiB, to out in the given form, vnet.FormHBH or vnet.FormPlain: it
+// inserts or removes the jumbo option and moves csum_start and hdr_len. It reports vnet.DropTooBig
+// where the option makes the frame longer than vnet.MaxFrame, or where f has another hop-by-hop
+// header, into which the option would have to go. out needs room for
+// vnet.MaxHeaders+vnet.JumboHBHLen bytes of scratch and len(f.Body)+1 pieces.
 func Reform(out *vnet.Batch, f *vnet.Frame, p *vnet.Packet, form vnet.Form) vnet.Drop {
 	payload := f.Len() - p.Payload
 	add := form == vnet.FormHBH && !p.Jumbo
@@ -50,10 +49,10 @@ func mayAddJumbo(f *vnet.Frame, p *vnet.Packet) bool {
 	return p.Jumbo || f.Head[p.L3+ipv6NextHeader] != vnet.ProtoHopByHop
 }
 
-// putHeaders copies f's headers to dst, for a packet with n bytes of payload: the
-// IP header says how long it is, if need be in the given form. p.Jumbo says that
-// f's jumbo option is to be replaced. It reports the length of the headers and
-// where the transport header lies. The IPv4 checksum is stale.
+// putHeaders copies f's headers to dst, for a packet with n bytes of payload. The IP header gets
+// its length, in the given form if it is above 64 KiB. p.Jumbo says that f's jumbo option is
+// replaced. It reports the length of the headers and where the transport header lies. The IPv4
+// checksum is stale.
 func putHeaders(dst []byte, f *vnet.Frame, p *vnet.Packet, n int, form vnet.Form) (length, l4 int) {
 	src := f.Head[:p.Payload]
 	if !p.V6 {
@@ -81,8 +80,8 @@ func putHeaders(dst []byte, f *vnet.Frame, p *vnet.Packet, n int, form vnet.Form
 	return length, length - (p.Payload - p.L4)
 }
 
-// putLength writes a length that is counted as the IP header counts it. What 16
-// bits cannot say is 0: BIG TCP (iph_set_totlen, ipv6_set_payload_len).
+// putLength writes a length, counted as the IP header counts it. A length that does not fit in 16
+// bits becomes 0, as in BIG TCP (iph_set_totlen, ipv6_set_payload_len).
 func putLength(b []byte, n int) {
 	if n > maxLen16 {
 		n = 0

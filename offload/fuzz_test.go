@@ -71,8 +71,7 @@ func conserved(t *testing.T, frames []vnet.Frame, payload []byte, step int) {
 	}
 }
 
-// split is what precedes the payload of a made frame, and the payload. The
-// headers are read anew.
+// split is what precedes the payload of a made frame, and the payload. The headers are read again.
 func split(t *testing.T, f *vnet.Frame) (headers, payload []byte) {
 	t.Helper()
 	var l2 vnet.L2

@@ -7,15 +7,14 @@ const (
 	ipv6AddrLen = 16
 )
 
-// pseudoAddrs are the addresses of a packet's pseudo-header: those of the IP header,
-// with two exceptions. The destination is the final one while the packet is
-// source-routed (RFC 8200, 8.1), and the source is the home address where there is
-// one (RFC 6275, 11.3.1). known is false where a routing header of a type that is
-// not known here has segments left.
+// pseudoAddrs are the addresses of a packet's pseudo-header: the IP header's, with two exceptions.
+// The destination is the final one while the packet is source-routed (RFC 8200, 8.1), and the
+// source is the home address where there is one (RFC 6275, 11.3.1). known is false where a routing
+// header of an unknown type has segments left.
 //
-// The kernel's sockets sum these addresses when they send. Its segmentation does
-// not look for them: where it makes a seed, which is only without NeedsCsum, it
-// takes those of the IP header (tcp4_gso_segment, tcp6_gso_segment).
+// The kernel's sockets use these addresses when they send. Its segmentation does not: it makes a
+// seed only without NeedsCsum, and then takes the addresses in the IP header (tcp4_gso_segment,
+// tcp6_gso_segment).
 func pseudoAddrs(b []byte, p *vnet.Packet) (src, dst []byte, known bool) {
 	if !p.V6 {
 		addrs := b[p.L3+ipv4Addrs:]
@@ -50,8 +49,8 @@ func pseudoAddrs(b []byte, p *vnet.Packet) (src, dst []byte, known bool) {
 	return src, dst, known
 }
 
-// sourceRoute is the last address of the source route in IPv4 options, or nil where
-// there is none or its end is reached (RFC 791, 3.1).
+// sourceRoute is the last address of the source route in IPv4 options. It is nil where there is no
+// source route, or its end is reached (RFC 791, 3.1).
 func sourceRoute(options []byte) []byte {
 	const end, nop, loose, strict = 0, 1, 131, 137
 	for o := options; len(o) > 0 && o[0] != end; {
@@ -71,8 +70,7 @@ func sourceRoute(options []byte) []byte {
 	return nil
 }
 
-// finalSegment is the last address that a routing header leads to, or nil for one
-// that is not known here.
+// finalSegment is the last address that a routing header leads to, or nil for an unknown type.
 func finalSegment(ext []byte) []byte {
 	const fixed = 8 // in front of the addresses
 	if len(ext) < fixed+ipv6AddrLen {
@@ -87,8 +85,8 @@ func finalSegment(ext []byte) []byte {
 	return nil
 }
 
-// homeAddress is that of a mobile node, in IPv6 destination options (RFC 6275, 6.3),
-// or nil.
+// homeAddress is a mobile node's home address, from IPv6 destination options (RFC 6275, 6.3), or
+// nil.
 func homeAddress(options []byte) []byte {
 	const pad1, home = 0, 0xc9
 	for o := options; len(o) > 1; {

@@ -18,7 +18,7 @@ func segsThatFit(s vnettest.Spec, maxLen, maxSegs int, form vnet.Form) int {
 	all := (len(s.Payload) + s.GSOSize - 1) / s.GSOSize
 	for k := min(all, maxSegs, maxLen/s.GSOSize); k > 1; k-- {
 		p := s
-		p.Csum = vnettest.Zero // nobody looks at it, and sums take long
+		p.Csum = vnettest.Zero // it is not looked at, and sums take long
 		p.Form = form
 		p.Payload = make([]byte, k*s.GSOSize)
 		if s.UDP && vnet.UDPLen+len(p.Payload) > 0xffff {

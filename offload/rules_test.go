@@ -30,8 +30,8 @@ func TestSeedWithoutNeedsCsum(t *testing.T) {
 	}
 }
 
-// TestChecksumZero: the sum that comes to 0 is stored as 0 by TCP's segmentation
-// and as 0xffff by UDP's, where 0 says that there is none.
+// TestChecksumZero: the sum that comes to 0 is stored as 0 by TCP's segmentation and as 0xffff by
+// UDP's, where 0 means "no checksum".
 func TestChecksumZero(t *testing.T) {
 	for _, udp := range []bool{false, true} {
 		for _, v6 := range []bool{false, true} {

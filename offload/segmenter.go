@@ -27,29 +27,27 @@ const (
 	tcpCWR = 0x80
 )
 
-// maxLen16 is the most that a 16-bit length field can say.
+// maxLen16 is the greatest value of a 16-bit length field.
 const maxLen16 = 0xffff
 
-// maxUSOSegments bounds the segments of a UDP chunk. The kernel refuses a write of
-// more than UDP_MAX_SEGMENTS (virtio_net_hdr_to_skb): 128 since August 2024, 64
-// before. A chunk is made only where a frame has to be cut anyway, so 64, which
-// every kernel takes, costs one chunk more at the most.
+// maxUSOSegments bounds the segments of a UDP chunk. The kernel refuses a write of more than
+// UDP_MAX_SEGMENTS (virtio_net_hdr_to_skb): 128 since August 2024, 64 before. Chunks are made only
+// where a frame must be cut anyway, so 64, which every kernel takes, costs at most one more chunk.
 const maxUSOSegments = 64
 
-// Segmenter cuts one super-packet at a time, and resumably: Resegment or Segment
-// begins, then Fill is called until it says that there is no more. The zero value
-// is ready. A Segmenter is used again and again, and allocates nothing.
+// Segmenter cuts one super-packet at a time, and can pause: Resegment or Segment begins, then Fill
+// is called until it reports that nothing is left. The zero value is ready to use. A Segmenter is
+// reused, and allocates nothing.
 //
-// Theory of operation. All pieces but the last hold the same number of segments.
-// So they differ in the IPv4 ID and in the sequence number, and in checksums by
-// just these; everything else is laid out and summed once, in a template. The
-// template is made anew only where a piece differs in more: behind the first
-// piece, which alone keeps CWR, and for the last, which is shorter and alone has
+// Theory of operation. All pieces but the last hold the same number of segments. So they differ
+// only in the IPv4 ID, the sequence number, and the checksums over these. Everything else is laid
+// out and summed once, in a template. A new template is made only where a piece differs in more:
+// after the first piece, which alone keeps CWR, and for the last, which is shorter and alone has
 // FIN and PSH.
 type Segmenter struct {
 	f *vnet.Frame
-	// p is where f's headers lie. Jumbo is narrowed to a jumbo option that counts
-	// (see BigForm): that one is replaced, any other is copied like all options.
+	// p is where f's headers lie. Its Jumbo is set only for a jumbo option that counts (see
+	// BigForm). That one is replaced; any other is copied like all options.
 	p    vnet.Packet
 	form vnet.Form
 	full bool // checksums are finished: Segment, not Resegment
@@ -57,8 +55,8 @@ type Segmenter struct {
 	payload int    // of f
 	size    int    // gso_size
 	segs    int    // segments of each piece but the last
-	pieces  int    // how many there will be
-	next    int    // the piece to be cut next
+	pieces  int    // number of pieces
+	next    int    // next piece to cut
 	seed    uint32 // sum of the pseudo-header without the length
 	seq     uint32 // of f; TCP only
 	id      uint16 // of f; IPv4 only
@@ -67,7 +65,7 @@ type Segmenter struct {
 	t template
 }
 
-// template is what the pieces from one on have in common.
+// template holds what a series of pieces has in common.
 type template struct {
 	hdr   vnet.Header
 	n     int    // payload of a piece
@@ -79,12 +77,11 @@ type template struct {
 	buf   [vnet.MaxHeaders + vnet.JumboHBHLen]byte
 }
 
-// Resegment begins to cut the super-packet f, whose headers lie as p says, into
-// chunks. A chunk is at most maxLen bytes long (vnet.Limits.MaxSuper) and stands
-// for at most maxSegs segments; IPv6 above 64 KiB is written in the given form. A
-// chunk of one segment has no GSO type. Where not even two segments fit, every
-// chunk is one segment, whatever its length. More than vnet.MaxSegments chunks
-// are vnet.DropTooManySegments.
+// Resegment begins to cut the super-packet f, whose headers lie as p says, into chunks. A chunk is
+// at most maxLen bytes long (vnet.Limits.MaxSuper) and stands for at most maxSegs segments; IPv6
+// above 64 KiB is written in the given form. A chunk of one segment has no GSO type. Where not even
+// two segments fit, every chunk is one segment, whatever its length. It reports
+// vnet.DropTooManySegments for more than vnet.MaxSegments chunks.
 func (s *Segmenter) Resegment(
 	f *vnet.Frame, p *vnet.Packet, maxLen, maxSegs int, form vnet.Form,
 ) vnet.Drop {
@@ -100,7 +97,7 @@ func (s *Segmenter) Resegment(
 		room = min(room, maxLen16-(headers-s.p.L3))
 		maxSegs = min(maxSegs, maxUSOSegments)
 	} else if s.p.V6 {
-		// Up to short, payload_len says how long the packet is; beyond, the form does.
+		// Up to short, payload_len gives the packet's length; beyond that, the form does.
 		short := maxLen16 - (headers - s.p.L3 - vnet.IPv6Len)
 		switch {
 		case room <= short:
@@ -113,9 +110,9 @@ func (s *Segmenter) Resegment(
 	return s.split(min(room/s.size, maxSegs))
 }
 
-// Segment begins to cut the super-packet f, whose headers lie as p says, into
-// frames of at most gso_size bytes of payload and with finished checksums. More
-// than vnet.MaxSegments of them are vnet.DropTooManySegments.
+// Segment begins to cut the super-packet f, whose headers lie as p says, into frames of at most
+// gso_size bytes of payload and with finished checksums. It reports vnet.DropTooManySegments for
+// more than vnet.MaxSegments of them.
 func (s *Segmenter) Segment(f *vnet.Frame, p *vnet.Packet) vnet.Drop {
 	s.begin(f, p)
 	s.full, s.form = true, vnet.FormNone
@@ -160,11 +157,10 @@ func (s *Segmenter) begin(f *vnet.Frame, p *vnet.Packet) {
 	s.seed = seed(f, p)
 }
 
-// seed is the sum of f's pseudo-header without the length. It comes from the
-// addresses, not from the checksum field; see the package's documentation. Only where
-// the addresses are not known does the field count, less the length of f. That is what
-// tcp_gso_segment and __udp_gso_segment do with NeedsCsum; without it,
-// tcp6_gso_segment takes the addresses of the IP header, as here.
+// seed is the sum of f's pseudo-header without the length. It comes from the addresses, not from
+// the checksum field; see the package's documentation. Where the addresses are not known, it is the
+// field less the length of f. That is what tcp_gso_segment and __udp_gso_segment do with NeedsCsum;
+// without it, tcp6_gso_segment takes the addresses of the IP header, as here.
 func seed(f *vnet.Frame, p *vnet.Packet) uint32 {
 	src, dst, known := pseudoAddrs(f.Head, p)
 	if known || f.Hdr.Flags&vnet.NeedsCsum == 0 {
@@ -175,8 +171,7 @@ func seed(f *vnet.Frame, p *vnet.Packet) uint32 {
 	return uint32(binary.BigEndian.Uint16(field)) + uint32(^length)
 }
 
-// split settles how many pieces of segs segments there will be; at least one
-// segment each.
+// split sets the number of pieces of segs segments each, at least one.
 func (s *Segmenter) split(segs int) vnet.Drop {
 	s.segs = max(1, segs)
 	step := s.segs * s.size
@@ -188,9 +183,9 @@ func (s *Segmenter) split(segs int) vnet.Drop {
 	return vnet.Keep
 }
 
-// pass appends f, which is one segment. As in virtio_net_hdr_to_skb it is no
-// super-packet then: its lengths are real, its checksum is finished unless
-// NeedsCsum is set, and what follows the payload may be padding.
+// pass appends f, which is one segment. As in virtio_net_hdr_to_skb, it is then not a super-packet:
+// its lengths are real, its checksum is finished unless NeedsCsum is set, and padding may follow
+// the payload.
 func (s *Segmenter) pass(out *vnet.Batch) {
 	o := appendPlain(out, s.f, s.p.Payload)
 	h := &s.f.Hdr
@@ -207,8 +202,9 @@ func (s *Segmenter) pass(out *vnet.Batch) {
 	o.Hdr.CsumStart, o.Hdr.CsumOffset = h.CsumStart, h.CsumOffset
 }
 
-// segmentLen is the length, from the transport header on, of f, which is one segment:
-// what the headers say, as padding may follow, or all of it where that cannot be.
+// segmentLen is the length of f, which is one segment, from the transport header on. The headers
+// give it, since padding may follow. Where their value is impossible, it is everything up to the
+// end.
 func segmentLen(f *vnet.Frame, p *vnet.Packet) int {
 	l3, l4 := f.Head[p.L3:], f.Head[p.L4:]
 	var n int

@@ -1,7 +1,6 @@
-// Package vnet is the vocabulary of the dataplane: the virtio-net header that
-// precedes every frame, the frame, a batch of frames, the limits of an egress,
-// the reasons for which a frame may be dropped, and the one check and the one
-// parse of untrusted bytes.
+// Package vnet is the vocabulary of the dataplane: the virtio-net header that precedes every frame,
+// the frame, a batch of frames, the limits of an egress, the reasons to drop a frame, and the one
+// check and the one parse of untrusted bytes.
 //
 // It opens nothing and imports only the standard library, so everything else
 // may import it.
@@ -14,11 +13,10 @@
 //
 // # Ownership
 //
-// A Frame borrows Head and Body from the queue that filled its Batch, until that
-// queue's next ReadBatch. A cut or completed Frame borrows its Head from the
-// Batch that holds it, until that batch's Reset, and its Body from the frame
-// that it was cut from. Nobody writes to a received frame: a flooded frame is
-// shared by all its egresses.
+// A Frame borrows Head and Body from the queue that filled its Batch, until that queue's next
+// ReadBatch. A cut or completed Frame borrows its Head from the Batch that holds it, until that
+// batch's Reset, and its Body from the frame that it was cut from. A received frame is never
+// written to: all egresses of a flooded frame share it.
 //
 // # Concurrency
 //

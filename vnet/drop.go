@@ -91,7 +91,7 @@ type Refusal uint8
 const (
 	Accepted  Refusal = iota
 	Full              // no room now; it may come back
-	Congested         // dropped for want of room further on; the next frame may fare better
+	Congested         // dropped behind the port, where there was no room; the next frame may pass
 	NoMemory          // no memory for a frame of this size, or a malformed frame
 	TooBig            // longer than the descriptor ever takes
 	BadGSO            // the header or the packet is not one that the kernel takes

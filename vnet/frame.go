@@ -1,8 +1,7 @@
 package vnet
 
-// MaxHeaders bounds the protocol headers of a frame that has to be cut or
-// completed. IPv4 ends at 142 bytes with every option; IPv6 extension headers
-// have no bound of their own.
+// MaxHeaders bounds the protocol headers of a frame that must be cut or completed. IPv4 ends at 142
+// bytes with every option; IPv6 extension headers have no bound of their own.
 const MaxHeaders = 1024
 
 // Frame is a frame and its virtio-net header. The bytes are those of Head and
@@ -39,9 +38,8 @@ func (f *Frame) Clone() Frame {
 	return Frame{Hdr: f.Hdr, Head: f.AppendTo(make([]byte, 0, f.Len()))}
 }
 
-// Batch is the frames that one call moves, with scratch memory for the headers
-// and the piece lists of frames that are made rather than received. It is
-// bounded: nothing in it grows after NewBatch.
+// Batch is the frames that one call moves, with scratch memory for the headers and piece lists of
+// frames that Sluice makes itself. It is bounded: nothing in it grows after NewBatch.
 type Batch struct {
 	Frames []Frame
 	// Discarded counts, by reason, what a queue received but could not deliver.
@@ -51,8 +49,8 @@ type Batch struct {
 	pieces  [][]byte
 }
 
-// NewBatch makes an empty batch for at most frames frames, whose made headers
-// take at most scratch bytes and whose bodies have at most pieces pieces.
+// NewBatch makes an empty batch. It holds at most frames frames, scratch bytes of new headers, and
+// pieces body pieces.
 func NewBatch(frames, scratch, pieces int) *Batch {
 	return &Batch{
 		Frames:  make([]Frame, 0, frames),
@@ -72,8 +70,8 @@ func (b *Batch) Reset() {
 // Full reports whether the batch holds as many frames as it may.
 func (b *Batch) Full() bool { return len(b.Frames) == cap(b.Frames) }
 
-// Room reports whether one more frame, with n bytes of made headers and a body
-// of at most pieces pieces, fits.
+// Room reports whether one more frame fits, with n bytes of new headers and at most pieces body
+// pieces.
 func (b *Batch) Room(n, pieces int) bool {
 	return !b.Full() && len(b.scratch)+n <= cap(b.scratch) && len(b.pieces)+pieces <= cap(b.pieces)
 }
@@ -94,8 +92,8 @@ func (b *Batch) Scratch(n int) []byte {
 	return b.scratch[i : i+n : i+n]
 }
 
-// Slice takes a piece list for n bytes of f from offset from on. It copies no
-// bytes. The caller has asked Room for len(f.Body)+1 pieces.
+// Slice makes a piece list for the n bytes of f that start at offset from. It copies no bytes. The
+// caller has asked Room for len(f.Body)+1 pieces.
 func (b *Batch) Slice(f *Frame, from, n int) [][]byte {
 	start := len(b.pieces)
 	b.slice(f.Head, &from, &n)

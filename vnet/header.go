@@ -18,8 +18,8 @@ type Flags uint8
 
 // Flags that a Header may carry.
 const (
-	// NeedsCsum: the checksum field holds the pseudo-header sum, not complemented,
-	// and whoever puts the frame on a wire sums from csum_start to the end.
+	// NeedsCsum: the checksum field holds the pseudo-header sum, not complemented. Before the frame
+	// goes on a wire, the sum must be completed, from csum_start to the end.
 	NeedsCsum Flags = 1
 	// DataValid: the sender vouches for the checksum.
 	DataValid Flags = 2
@@ -28,7 +28,7 @@ const (
 // GSO is the gso_type byte of a Header (include/uapi/linux/virtio_net.h).
 type GSO uint8
 
-// GSO types, and the bits that qualify them.
+// GSO types, and the flag bits that go with them.
 const (
 	GSONone    GSO = 0
 	GSOTCPv4   GSO = 1
@@ -63,7 +63,7 @@ type Header struct {
 	GSO        GSO
 	HdrLen     uint16
 	GSOSize    uint16 // payload bytes of each segment but the last
-	CsumStart  uint16 // where to begin to sum; valid with NeedsCsum
+	CsumStart  uint16 // where the sum starts; valid with NeedsCsum
 	CsumOffset uint16 // from CsumStart to the checksum field; valid with NeedsCsum
 }
 
@@ -102,9 +102,9 @@ const (
 	SCTPCsumOffset = 8  // RFC 9260, 3.1: a CRC32c, not an Internet checksum
 )
 
-// Check reports why a frame of n bytes with header h must be dropped, or Keep. It
-// knows the rules of virtio_net_hdr_to_skb (include/linux/virtio_net.h) that need
-// no look at the frame. HdrLen is not checked: nothing relies on it.
+// Check reports why a frame of n bytes with header h must be dropped, or Keep. It applies those
+// rules of virtio_net_hdr_to_skb (include/linux/virtio_net.h) that do not depend on the frame's
+// bytes. HdrLen is not checked: nothing relies on it.
 func (h *Header) Check(n int) Drop {
 	start := int(h.CsumStart) // widened first: the sum below must not wrap
 	field := start + int(h.CsumOffset)

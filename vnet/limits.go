@@ -18,7 +18,7 @@ type Form uint8
 
 // Forms of an IPv6 BIG TCP packet.
 const (
-	FormNone  Form = iota // cannot be said: IPv6 is cut to below 64 KiB
+	FormNone  Form = iota // no form works: IPv6 is cut to below 64 KiB
 	FormHBH               // hop-by-hop jumbo option (RFC 2675), Linux 5.19 to 6.19
 	FormPlain             // payload_len 0 without an option, Linux 7.0 and later
 )
@@ -28,7 +28,7 @@ var formNames = [...]string{FormNone: "none", FormHBH: "hbh", FormPlain: "plain"
 // String is the form as the summary prints it.
 func (f Form) String() string { return formNames[f] }
 
-// Limits is what an egress takes now: what was granted, never what was asked.
+// Limits is what an egress takes now: what was granted, not what was asked for.
 type Limits struct {
 	GSOMaxSize     int // a super-packet is shorter than this
 	GSOIPv4MaxSize int // the same, for IPv4
@@ -62,9 +62,8 @@ func (l *Limits) Takes(g GSO) bool {
 	return false
 }
 
-// MaxSuper is the length of the longest super-packet that the egress takes for a
-// frame with the Ethernet header l2. It includes the rule that IPv6 stays below
-// 64 KiB where no BIG TCP form works, and that UDP always does.
+// MaxSuper is the length of the longest super-packet that the egress takes for a frame with the
+// Ethernet header l2. IPv6 stays below 64 KiB where no BIG TCP form works, and UDP always does.
 func (l *Limits) MaxSuper(l2 *L2, g GSO) int {
 	max := l.GSOMaxSize
 	v6 := l2.EtherType == EtherTypeIPv6

@@ -56,7 +56,7 @@ func (m MAC) Group() bool { return m>>40&1 != 0 }
 // no bridge forwards (IEEE 802.1Q, table 8-1).
 func (m MAC) Reserved() bool { return m&^0xf == 0x0180c2000000 }
 
-// PauseMAC is where PAUSE frames go, which mean one link alone (IEEE 802.3, 31B.1).
+// PauseMAC is the destination of PAUSE frames, which concern a single link (IEEE 802.3, 31B.1).
 const PauseMAC MAC = 0x0180c2000001
 
 // L2 is what the Ethernet header and its VLAN tags say.
@@ -71,8 +71,8 @@ type L2 struct {
 // VID is the VLAN of the frame: that of the outer tag, or 0.
 func (l *L2) VID() uint16 { return l.TCI & 0xfff }
 
-// CutOff reports whether the frame ends within a tag, whose TPID EtherType is then; or
-// has more than two.
+// CutOff reports whether the frame ends within a tag, or has more than two. EtherType is then that
+// tag's TPID.
 func (l *L2) CutOff() bool {
 	return l.EtherType == EtherTypeVLAN || l.EtherType == EtherTypeQinQ
 }
@@ -98,9 +98,9 @@ func (l *L2) parse(b []byte) {
 	}
 }
 
-// Check is the one place that trusts nothing: it reads the Ethernet header and
-// the tags of a received frame into l2 and reports why the frame must be dropped,
-// or Keep. Beyond Header.Check, a GSO type must fit the EtherType.
+// Check is the one place that trusts nothing. It reads the Ethernet header and the tags of a
+// received frame into l2. It reports why the frame must be dropped, or Keep. Beyond Header.Check, a
+// GSO type must fit the EtherType.
 func (f *Frame) Check(l2 *L2) Drop {
 	if d := f.Hdr.Check(f.Len()); d != Keep {
 		return d
@@ -138,15 +138,14 @@ type Packet struct {
 	L4      int   // of the TCP or UDP header
 	Payload int   // behind it: the length of all headers
 	V6      bool  // IPv6
-	Jumbo   bool  // a hop-by-hop header with a jumbo option follows the IPv6 header, and nothing else is in it
+	Jumbo   bool  // a hop-by-hop header follows the IPv6 header and holds only a jumbo option
 	Proto   uint8 // of the transport header
 }
 
-// Parse reads the protocol headers of a frame with a GSO type, which Check
-// accepted into l2, and reports why the frame is malformed, or Keep. It asks for
-// everything that tcp_gso_segment, __udp_gso_segment, inet_gso_segment and
-// ipv6_gso_segment ask for, so that what it accepts can be cut; lengths and
-// checksums inside the headers are not looked at, as they are not there.
+// Parse reads the protocol headers of a frame with a GSO type, which Check accepted into l2. It
+// reports why the frame is malformed, or Keep. It requires everything that tcp_gso_segment,
+// __udp_gso_segment, inet_gso_segment and ipv6_gso_segment require, so a frame that it accepts can
+// be cut. Like these, it ignores the lengths and checksums inside the headers.
 func Parse(f *Frame, l2 *L2, p *Packet) Drop {
 	b := f.Head
 	if d := ParseNetwork(f, l2, p); d != Keep {

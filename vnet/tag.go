@@ -14,13 +14,13 @@ const (
 	NumTagOps
 )
 
-// TagEdit is an operation on the outer tag and what it takes to carry it out.
+// TagEdit is an operation on the outer tag, with its argument.
 type TagEdit struct {
 	Op  TagOp
 	TCI uint16 // with TagPush and TagSet
 }
 
-// grows is how much longer the edit makes a frame.
+// grows is the number of bytes that the edit adds to a frame.
 func (e TagEdit) grows() int {
 	switch e.Op {
 	case TagPush:
@@ -33,17 +33,16 @@ func (e TagEdit) grows() int {
 
 const (
 	tagAt = 12 // where the outer tag is, or would be: behind the addresses
-	// most is what the headers of a remade head may take behind the start of the
-	// transport header: TCP with all options (RFC 9293, 3.1).
+	// maxTransport is the longest transport header that a new head holds: TCP with all options (RFC
+	// 9293, 3.1).
 	maxTransport = 60
 )
 
-// Retag appends f, which Check accepted into l2, to out with its outer tag edited, and
-// writes what Check would say of the result to edited. csum_start and hdr_len move with
-// the bytes. The headers are copied, as far as anybody reads them who cuts, completes or
-// tells flows apart; the rest is referenced. It reports DropBadCsum where csum_start
-// is in front of the packet, or cannot move. out has room for MaxHeaders+VLANLen bytes of
-// scratch and len(f.Body)+1 pieces.
+// Retag appends f, which Check accepted into l2, to out with its outer tag edited. It sets edited
+// to what Check would report for the result. csum_start and hdr_len move with the bytes. Only the
+// headers that later steps read (to cut, complete or hash the frame) are copied; the rest is
+// referenced. It reports DropBadCsum where csum_start is in front of the packet, or cannot move.
+// out needs room for MaxHeaders+VLANLen bytes of scratch and len(f.Body)+1 pieces.
 func Retag(out *Batch, f *Frame, l2 *L2, e TagEdit, edited *L2) Drop {
 	grows := e.grows()
 	hdr := f.Hdr
@@ -80,8 +79,8 @@ func Retag(out *Batch, f *Frame, l2 *L2, e TagEdit, edited *L2) Drop {
 	return Keep
 }
 
-// headersOf is how many bytes of f a remade head must hold: the headers up to the
-// transport header's end, as far as the virtio-net header tells where that is.
+// headersOf is how many bytes of f a new head must hold: up to the end of the transport header,
+// where the virtio-net header says where that is.
 func headersOf(f *Frame, l2 *L2) int {
 	n := min(len(f.Head), MaxHeaders)
 	switch {

@@ -76,7 +76,7 @@ func TestRetag(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", c.name, edited, wantL2)
 			}
 			if len(got.Head) > c.head {
-				t.Errorf("%s: a head of %d bytes, want %d at the most", c.name, len(got.Head), c.head)
+				t.Errorf("%s: a head of %d bytes, want at most %d", c.name, len(got.Head), c.head)
 			}
 			var p vnet.Packet
 			if f.Hdr.GSO != vnet.GSONone {

@@ -3,7 +3,7 @@ package vnet
 // Tunnel is what a super-packet is wrapped in.
 type Tunnel uint8
 
-// Tunnels, by the offload that a sender has to switch off for it to cut them.
+// Tunnels. Each names the offload that a sender must switch off to cut the packets itself.
 const (
 	NoTunnel   Tunnel = iota
 	TunnelUDP         // VXLAN, Geneve, FOU, GUE
@@ -17,9 +17,9 @@ const (
 // header, Geneve's with all options (RFC 8926, 3.4), Ethernet and two tags.
 const maxEncap = UDPLen + 8 + 252 + EthLen + 2*VLANLen
 
-// Tunnel says what a super-packet that Check or Parse refused is wrapped in. A packet
-// socket shows it with the GSO type and the checksum of the packet inside, and no word
-// about the tunnel (virtio_net_hdr_from_skb). It is slow: for frames that are dropped.
+// Tunnel says what a super-packet that Check or Parse refused is wrapped in. A packet socket
+// reports the GSO type and the checksum of the inner packet and does not mention the tunnel
+// (virtio_net_hdr_from_skb). It is slow, and meant only for frames that are dropped.
 func (f *Frame) Tunnel() Tunnel {
 	if f.Hdr.GSO == GSONone || f.Hdr.Check(f.Len()) != Keep || len(f.Head) < EthLen {
 		return NoTunnel
@@ -60,10 +60,9 @@ func (f *Frame) tunnel(l2 *L2) Tunnel {
 	return kind
 }
 
-// holdsPacket reports whether a packet that the GSO type fits begins at offset from, or
-// not far behind: with the transport header where the checksum's sum begins, if the
-// virtio-net header says where. What the tunnels' own headers say is not read: there
-// are too many kinds, and a UDP port tells of none.
+// holdsPacket reports whether a packet of this GSO type begins at offset from or shortly after it.
+// If the virtio-net header has a csum_start, the transport header must be there. The tunnel's own
+// headers are not read: there are too many kinds, and a UDP port does not identify one.
 func (f *Frame) holdsPacket(from int) bool {
 	b, gso := f.Head[:min(len(f.Head), MaxHeaders)], f.Hdr.GSO.Type()
 	needs, start := f.Hdr.Flags&NeedsCsum != 0, int(f.Hdr.CsumStart)

@@ -208,8 +208,8 @@ func TestTunnelBytes(t *testing.T) {
 	}
 }
 
-// TestLongestTunnelHeader is Geneve's with 252 bytes of options, and two tags inside; what
-// begins further behind is none.
+// TestLongestTunnelHeader is Geneve's with 252 bytes of options, and two tags inside. A packet that
+// begins later is not found.
 func TestLongestTunnelHeader(t *testing.T) {
 	e := vnettest.Encaps[1]
 	e.Header = append(slices.Clone(e.Header[:16]), make([]byte, 252)...)
@@ -224,8 +224,8 @@ func TestLongestTunnelHeader(t *testing.T) {
 	}
 }
 
-// TestTagsAndLabelsOutside: a third VLAN tag and MPLS labels hide the IP header from the
-// switch, and from nobody else.
+// TestTagsAndLabelsOutside: a third VLAN tag and MPLS labels hide the IP header, but only from the
+// switch.
 func TestTagsAndLabelsOutside(t *testing.T) {
 	for name, outside := range map[string][]byte{
 		"third tag": {0x81, 0, 0, 3},

@@ -2,8 +2,8 @@ package vnettest
 
 import "sluice/vnet"
 
-// Segments is what the super-packet of s must become on a wire, in bytes. Every
-// packet is built from nothing; only the rules of what differs between them are here.
+// Segments are the wire packets, in bytes, that the super-packet of s must become. Each is built
+// from scratch; this code only knows how they differ.
 func Segments(s Spec) [][]byte {
 	var packets [][]byte
 	for from, i := 0, 0; ; i++ {
@@ -18,9 +18,8 @@ func Segments(s Spec) [][]byte {
 	}
 }
 
-// Chunks is what the super-packet of s must become when each chunk holds segs
-// segments. IPv6 above 64 KiB is in the given form; a chunk of one segment has no GSO
-// type.
+// Chunks are the frames that the super-packet of s must become when each chunk holds segs segments.
+// IPv6 above 64 KiB is in the given form; a chunk of one segment has no GSO type.
 func Chunks(s Spec, segs int, form vnet.Form) []vnet.Frame {
 	var frames []vnet.Frame
 	for from, i := 0, 0; ; i += segs {
@@ -39,8 +38,7 @@ func Chunks(s Spec, segs int, form vnet.Form) []vnet.Frame {
 	}
 }
 
-// part is a packet with the payload of s from from to to, before which there are
-// i segments.
+// part is a packet with the payload bytes from to to of s, with i segments before it.
 func part(s Spec, from, to, i int) Spec {
 	p := s
 	p.Payload = s.Payload[from:to]

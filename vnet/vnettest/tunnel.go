@@ -33,10 +33,9 @@ func udpTo(port uint16, rest ...byte) []byte {
 	return append(append(b, 0, 0, 0, 0), rest...)
 }
 
-// Wrap is the super-packet of s in a tunnel of kind e, as a packet socket shows it: the
-// virtio-net header says nothing of the tunnel. The outer packet is IPv6 if v6 says so;
-// then ext are its extension headers. outerCsum says that the tunnel's own UDP header
-// has a checksum.
+// Wrap is the super-packet of s in a tunnel of kind e, as a packet socket shows it: the virtio-net
+// header does not mention the tunnel. The outer packet is IPv6 if v6 says so; then ext are its
+// extension headers. outerCsum says that the tunnel's own UDP header has a checksum.
 func (e Encap) Wrap(s Spec, v6, outerCsum bool, ext ...Ext) vnet.Frame {
 	inner := Super(s)
 	l2 := len(s.ethernet())

@@ -30,8 +30,8 @@ const (
 	Seed Csum = iota
 	// Full: the finished checksum, and no flag.
 	Full
-	// Zero: 0 and no flag. As TCP super-packet the kernel takes this too; as UDP
-	// over IPv4 it says that there is no checksum (RFC 768).
+	// Zero: 0 and no flag. The kernel accepts this in a TCP super-packet; in UDP over IPv4 it means
+	// "no checksum" (RFC 768).
 	Zero
 )
 
@@ -49,8 +49,8 @@ var (
 	DestOpts = Ext{vnet.ProtoDestOpts, []byte{1, 4, 0, 0, 0, 0}} // PadN
 )
 
-// Timestamps is the TCP option that makes of a 20-byte header one of 32 bytes:
-// two NOPs and the timestamps of RFC 7323.
+// Timestamps are TCP options that extend a 20-byte header to 32 bytes: two NOPs and the timestamps
+// of RFC 7323.
 var Timestamps = []byte{1, 1, 8, 10, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}
 
 // Spec says what frame to build. The zero value is a TCP segment over IPv4 with
@@ -73,8 +73,8 @@ type Spec struct {
 
 	FlowLabel uint32 // IPv6 only; 20 bits
 	Ext       []Ext  // IPv6 only
-	// Form is how IPv6 above 64 KiB tells its length: with FormHBH by a jumbo option
-	// in front of Ext, else not at all.
+	// Form is how IPv6 above 64 KiB gives its length: with FormHBH in a jumbo option in front of
+	// Ext, otherwise not at all.
 	Form vnet.Form
 
 	Seq, Ack   uint32
@@ -83,7 +83,7 @@ type Spec struct {
 	Urgent     uint16
 	TCPOptions []byte // a multiple of 4 bytes, at most 40
 
-	carries uint8 // the protocol in IP, where it is a tunnel's
+	carries uint8 // the protocol in the IP header, if it is a tunnel's
 }
 
 // Super builds the frame of s, in one piece. HdrLen is the real length of the
@@ -116,7 +116,7 @@ func Super(s Spec) vnet.Frame {
 		binary.BigEndian.PutUint16(field, seed)
 		sum := ^Sum(b[csumStart:])
 		if sum == 0 && s.UDP {
-			sum = 0xffff // RFC 768: 0 says that there is no checksum
+			sum = 0xffff // RFC 768: 0 means "no checksum"
 		}
 		binary.BigEndian.PutUint16(field, sum)
 	}
@@ -130,8 +130,8 @@ func Super(s Spec) vnet.Frame {
 	return f
 }
 
-// Pattern is n bytes of payload: none is 0, and neither its bytes nor its words
-// repeat at a distance that a wrong offset is likely to have.
+// Pattern is n bytes of payload. No byte is 0, and neither bytes nor words repeat at a distance
+// that a wrong offset is likely to have.
 func Pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -172,8 +172,8 @@ func Sum(b []byte) uint16 {
 	return uint16(sum)
 }
 
-// Reseed is the pseudo-header sum seed, of a packet whose length from the transport header
-// on is n, for one of m bytes. For 0 it leaves the length out, as some senders do.
+// Reseed changes seed, the pseudo-header sum of a packet with n bytes from the transport header on,
+// to that of one with m bytes. With m 0 it leaves the length out, as some senders do.
 func Reseed(seed uint16, n, m int) uint16 {
 	b := binary.BigEndian.AppendUint16(nil, seed)
 	b = binary.BigEndian.AppendUint32(b, ^uint32(n))
