@@ -12,12 +12,12 @@ import (
 	"sluice/vnet"
 )
 
-// OpError says which step on which object failed, and how to mend it.
+// OpError says which step on which object failed, and how to fix it.
 type OpError struct {
 	Op   string // "open tap", "set offloads"
 	Name string // the device or the file
 	Err  error  // the cause; os.ErrNotExist, os.ErrPermission, errors.ErrUnsupported where they fit
-	Hint string // the command that mends it, or what to look at; may be empty
+	Hint string // the command that fixes it, or what to look at; may be empty
 }
 
 func (e *OpError) Error() string {
@@ -77,8 +77,8 @@ func checkName(op, name string) error {
 	return nil
 }
 
-// checkQueues reports a number of queues that the kernel never takes:
-// MAX_TAP_QUEUES and PACKET_FANOUT_MAX are 256 both (drivers/net/tun.c, include/linux/if_tap.h,
+// checkQueues reports a number of queues that the kernel never takes: MAX_TAP_QUEUES and
+// PACKET_FANOUT_MAX are both 256 (drivers/net/tun.c, include/linux/if_tap.h,
 // include/uapi/linux/if_packet.h).
 func checkQueues(op, name string, queues int) error {
 	const most = 256
@@ -94,11 +94,11 @@ func noDevice(op, name, hint string) error {
 	return &OpError{op, name, causef(os.ErrNotExist, "no such device"), hint}
 }
 
-// refusal is what the errno of a write of f means. A packet socket answers ENOBUFS not
-// only for want of memory but also when the frame was dropped on its way to the device, by
-// a queueing discipline without room above all (net_xmit_errno in packet_snd). Up to 64
-// KiB it is taken for that, since memory for so little is found. A macvtap does not tell
-// (tap_get_user ignores what dev_queue_xmit answers), and a tap has no such queue.
+// refusal is what the errno of a write of f means. A packet socket answers ENOBUFS when memory is
+// short, but also when the frame was dropped on its way to the device, mostly by a full queueing
+// discipline (net_xmit_errno in packet_snd). Up to 64 KiB it is taken to mean the second, since the
+// kernel finds that much memory. A macvtap does not report such drops (tap_get_user ignores what
+// dev_queue_xmit returns), and a tap has no such queue.
 func (t *Transmitter) refusal(errno unix.Errno, f *vnet.Frame) vnet.Refusal {
 	if errno == unix.ENOBUFS && t.socket && f.Len() <= vnet.LegacyGSOMaxSize {
 		return vnet.Congested
@@ -128,7 +128,7 @@ func refusal(errno unix.Errno) vnet.Refusal {
 	return vnet.Failed
 }
 
-// readError is what an errno of a read means that ends the queue's use.
+// readError is the error for an errno of a read after which the queue cannot be used.
 func (q *Queue) readError(errno unix.Errno) error {
 	if refusal(errno) == vnet.Gone {
 		return vnet.ErrGone

@@ -14,8 +14,8 @@ import (
 	"sluice/vnet"
 )
 
-// OpenMacvtap opens a macvtap in the calling thread's network namespace. Nobody
-// else who opens it through this package gets it meanwhile.
+// OpenMacvtap opens a macvtap in the calling thread's network namespace. Until its queues are
+// closed, no other process can open it through this package.
 func OpenMacvtap(name string, queues int) (_ []*Queue, err error) {
 	if err := checkName(opMacvtap, name); err != nil {
 		return nil, err
@@ -57,12 +57,11 @@ func OpenMacvtap(name string, queues int) (_ []*Queue, err error) {
 	return made, nil
 }
 
-// lockMacvtap finds the device number of a macvtap's character device and takes
-// the lock that says that it is in use: the kernel itself lets any number of
-// processes open it, and spreads the frames over them. The lock is an flock on
-// the attribute in sysfs that tells the number. It is the same file for everybody in
-// the namespace, whichever node they open, and a new one when the device is made
-// again.
+// lockMacvtap finds the device number of a macvtap's character device and takes the lock that marks
+// it as in use. The kernel itself lets any number of processes open it, and spreads the frames over
+// them. The lock is an flock on the sysfs attribute that holds the number. That file is the same
+// for all processes in the namespace, whichever node they open, and a new one when the device is
+// made again.
 func lockMacvtap(name string, index int) (_ int, rdev uint64, err error) {
 	sys, err := openSysfs()
 	if err != nil {
@@ -102,9 +101,9 @@ func lockMacvtap(name string, index int) (_ int, rdev uint64, err error) {
 	return lock, rdev, nil
 }
 
-// openSysfs opens the root of a sysfs that shows the calling thread's network
-// namespace. /sys shows that of whoever mounted it, so a mount of our own, which
-// has no place in the tree, comes first (fsopen, Linux 5.2; it wants CAP_SYS_ADMIN).
+// openSysfs opens the root of a sysfs that shows the calling thread's network namespace. /sys shows
+// the namespace of the process that mounted it, so a mount of our own, detached from the tree, is
+// tried first (fsopen, Linux 5.2; it needs CAP_SYS_ADMIN).
 func openSysfs() (int, error) {
 	if context, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC); err == nil {
 		defer unix.Close(context)
@@ -155,7 +154,7 @@ func openMacvtap(name string, index int, rdev uint64, lock int) (_ *Queue, err e
 	if err != nil {
 		return nil, err
 	}
-	// Without it a write is EAGAIN once 208 KiB are on their way down.
+	// Without it a write answers EAGAIN once 208 KiB are on their way down.
 	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETSNDBUF, sendBuffer); err != nil {
 		return nil, &OpError{"set send buffer of", name, err, ""}
 	}
@@ -172,10 +171,9 @@ func openMacvtap(name string, index int, rdev uint64, lock int) (_ *Queue, err e
 	return q, nil
 }
 
-// openNode opens the character device with the number rdev. /dev/tapN is named after the
-// interface index N, which is unique only within a namespace, so it may be
-// another device or, in a container, not exist; then a private node is made, and
-// removed at once.
+// openNode opens the character device with the number rdev. /dev/tapN is named after the interface
+// index N, which is unique only within a namespace, so it may belong to another device or, in a
+// container, be missing. Then a private node is made, and removed again after it was opened.
 func openNode(index int, rdev uint64) (int, error) {
 	fd, err := openChecked(fmt.Sprintf("/dev/tap%d", index), rdev)
 	for _, parent := range []string{"/dev", os.TempDir()} {
@@ -189,7 +187,7 @@ func openNode(index int, rdev uint64) (int, error) {
 
 // openChecked opens path if it is the character device rdev.
 func openChecked(path string, rdev uint64) (_ int, err error) {
-	// Looked at before it is opened: opening a stranger's macvtap takes frames away.
+	// Check before opening: opening another macvtap would take frames from it.
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return -1, fmt.Errorf("%s: %w", path, err)
@@ -218,8 +216,8 @@ func openPrivate(parent string, rdev uint64) (int, error) {
 	return openChecked(node, rdev)
 }
 
-// macvtapState is vnet.ErrGone if the macvtap was deleted, else nil: its reads and
-// writes do not tell (tap_ioctl, drivers/net/tap.c).
+// macvtapState is vnet.ErrGone if the macvtap was deleted, else nil. Its reads and writes do not
+// show that (tap_ioctl, drivers/net/tap.c).
 func macvtapState(fd int) error {
 	ifr := new(unix.Ifreq)
 	if err := unix.IoctlIfreq(fd, unix.TUNGETIFF, ifr); errors.Is(err, unix.ENOLINK) {

@@ -32,9 +32,9 @@ func need(t testing.TB, err error) {
 	}
 }
 
-// newNamespace puts the test's goroutine, for the rest of its life, on a thread in a
-// network namespace of its own, which goes when thread and descriptors have gone.
-// No IPv6: the kernel's own frames would come between the test's.
+// newNamespace puts the test's goroutine, until it ends, on a thread in a network namespace of its
+// own. The namespace goes when the thread and the descriptors are gone. It has no IPv6: the
+// kernel's own frames would mix with the test's.
 func newNamespace(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -129,8 +129,8 @@ func setGSOMaxSize(t testing.TB, name string) {
 	}
 }
 
-// up sets devices up and waits until they send: until its carrier has been noticed
-// a device has the qdisc noop, which drops without an error (dev_activate).
+// up sets devices up and waits until they send. Until the kernel has noticed its carrier, a device
+// has the qdisc noop, which drops without an error (dev_activate).
 func up(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -22,8 +22,8 @@ import (
 // patience bounds a wait for what must happen.
 const patience = 20 * time.Second
 
-// superTCP4 is an IPv4 TCP super-packet of n bytes behind the Ethernet header
-// with the given tags, each a TPID and a TCI.
+// superTCP4 is an IPv4 TCP super-packet of n bytes after an Ethernet header with the given tags,
+// each a TPID and a TCI.
 func superTCP4(n int, tags ...uint16) vnet.Frame {
 	b := ethernet4(tags...)
 	l3 := len(b) - 2
@@ -50,7 +50,7 @@ func ethernet4(tags ...uint16) []byte {
 	return b
 }
 
-// small is a frame of 60 bytes that says which it is.
+// small is a frame of 60 bytes that contains its number.
 func small(id byte) vnet.Frame {
 	b := append(ethernet4()[:12], 0x88, 0xb5, id) // local experimental EtherType 1
 	return vnet.Frame{Head: append(b, make([]byte, 60-len(b))...)}
@@ -80,7 +80,7 @@ func veth(t testing.TB) {
 // write writes one frame, which must be taken.
 func write(t testing.TB, q *Queue, f vnet.Frame) {
 	t.Helper()
-	// Taken apart, so that what arrives was gathered.
+	// Split into pieces, so that the kernel must gather them.
 	k := min(len(f.Head), 200)
 	parts := vnet.Frame{Hdr: f.Hdr, Head: f.Head[:k]}
 	for rest := f.Head[k:]; len(rest) > 0; rest = rest[min(len(rest), 64000):] {
@@ -91,7 +91,7 @@ func write(t testing.TB, q *Queue, f vnet.Frame) {
 	}
 }
 
-// read returns the next n frames, and what came with them.
+// read returns the next n frames, and any that came with them.
 func read(t testing.TB, q *Queue, n int) (frames []vnet.Frame) {
 	t.Helper()
 	b := vnet.NewBatch(MaxBatch, 0, 0)
@@ -180,8 +180,8 @@ func TestPacketCarriesTheGreatestFrame(t *testing.T) {
 	}
 }
 
-// hdr_len may not size an allocation of the whole frame, and the kernel takes
-// the frame whatever it came with.
+// hdr_len may not size an allocation of the whole frame, and the kernel takes the frame whatever
+// hdr_len it came with.
 func TestHdrLenIsOnlyAHint(t *testing.T) {
 	newNamespace(t)
 	veth(t)
@@ -221,7 +221,7 @@ func TestTapCarriesTheGreatestFrame(t *testing.T) {
 	}
 }
 
-// A GSO type that the header has no word for costs that frame, not the queue.
+// A GSO type that the header cannot express costs that frame, not the queue.
 func TestUntellableFrameIsCounted(t *testing.T) {
 	newNamespace(t)
 	tap := openTap(t)
@@ -246,8 +246,8 @@ func TestUntellableFrameIsCounted(t *testing.T) {
 	}
 }
 
-// Of a batch, the frames before the refused one are sent and counted, those
-// behind it are not sent, and the errno is its own.
+// The frames of a batch before the refused one are sent and counted, those after it are not sent,
+// and the errno is that of the refused one.
 func TestPartialSendTellsTheRefusedFrame(t *testing.T) {
 	newNamespace(t)
 	veth(t)
@@ -287,7 +287,7 @@ func TestLongBatchIsSplitAndKeepsItsOrder(t *testing.T) {
 		for i := range frames {
 			f := superTCP4(60 + c.pieces)
 			f.Hdr = vnet.Header{}
-			binary.BigEndian.PutUint16(f.Head[50:], uint16(i)) // checksum field: nobody looks
+			binary.BigEndian.PutUint16(f.Head[50:], uint16(i)) // checksum field: not checked
 			frames[i].Head = f.Head[:60]
 			for k := 60; k < len(f.Head); k++ {
 				frames[i].Body = append(frames[i].Body, f.Head[k:k+1])
@@ -369,7 +369,7 @@ func TestPacketDoesNotSeeWhatLeaves(t *testing.T) {
 	}
 }
 
-// Two queues share a device by flow: nothing comes twice, no flow to both.
+// Two queues share a device by flow: no frame comes twice, no flow to both.
 func TestPacketQueuesShareByFlow(t *testing.T) {
 	newNamespace(t)
 	veth(t)
@@ -446,7 +446,7 @@ func TestKernelDropsAccumulate(t *testing.T) {
 		for i := range sent {
 			write(t, a, small(byte(i)))
 		}
-		// Received and dropped are all, once the kernel's backlog is worked off.
+		// Received plus dropped is everything, once the kernel's backlog is empty.
 		got := uint64(0)
 		batch := vnet.NewBatch(MaxBatch, 0, 0)
 		deadline := time.Now().Add(patience)
@@ -525,7 +525,7 @@ func waits(t testing.TB, q *Queue, want error) {
 	}
 }
 
-// refused writes a frame that must not be taken.
+// refused writes a frame that must be refused.
 func refused(t testing.TB, q *Queue, want vnet.Refusal) {
 	t.Helper()
 	n, r, err := q.Transmitter().WriteBatch([]vnet.Frame{small(1), small(2)})
@@ -556,8 +556,8 @@ func TestPacketDeviceDownUpDeleted(t *testing.T) {
 	eventually(t, b, vnet.ErrGone)
 }
 
-// The one ENETDOWN may end a drain that had frames. It is told by the next
-// ReadBatch, even without a bound on the wait, and frames that are left come after.
+// The one ENETDOWN may end a drain that had frames. The next ReadBatch reports it, even without a
+// bound on the wait, and the remaining frames come after it.
 func TestPacketDownIsRememberedAndLosesNoFrame(t *testing.T) {
 	newNamespace(t)
 	veth(t)
@@ -580,8 +580,8 @@ func TestPacketDownIsRememberedAndLosesNoFrame(t *testing.T) {
 	waits(t, a, vnet.ErrDown)
 }
 
-// A device that is up again leaves an old ENETDOWN with the socket: neither
-// half may take it for news.
+// A device that is up again leaves an old ENETDOWN with the socket: neither half may take it for a
+// new one.
 func TestPacketStaleDownIsNoDown(t *testing.T) {
 	newNamespace(t)
 	veth(t)
@@ -695,8 +695,7 @@ func TestMacvtapDownUpMovedDeleted(t *testing.T) {
 	gone(t, m, true)
 }
 
-// Without a bound on the wait, Wake leads to the question whether the device is
-// still there.
+// Without a bound on the wait, Wake makes the queue check whether the device is still there.
 func TestWakeTellsThatAMacvtapIsGone(t *testing.T) {
 	newNamespace(t)
 	veth(t)
@@ -710,8 +709,8 @@ func TestWakeTellsThatAMacvtapIsGone(t *testing.T) {
 	}
 }
 
-// Two namespaces have a macvtap of the same index, so both nodes have the same
-// name: each is opened for its own namespace, through a private node where need be.
+// Two namespaces have a macvtap of the same index, so both nodes have the same name: each is opened
+// for its own namespace, through a private node if necessary.
 func TestMacvtapsOfOneIndexAreToldApart(t *testing.T) {
 	newNamespace(t)
 	other := otherNamespace(t)
@@ -729,7 +728,7 @@ func TestMacvtapsOfOneIndexAreToldApart(t *testing.T) {
 	}
 }
 
-// Each error names the object and the cause, has a class, and a command that mends it.
+// Each error names the object and the cause, has a class, and names a command that fixes it.
 func TestOpenErrors(t *testing.T) {
 	newNamespace(t)
 	veth(t)

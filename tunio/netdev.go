@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netdev is what rtnetlink says about a device, as far as opening it needs it.
+// netdev is what rtnetlink says about a device, as far as it is needed to open it.
 type netdev struct {
 	index  int
 	hwType uint16 // ARPHRD_*
@@ -17,11 +17,11 @@ type netdev struct {
 	// Valid with kind "tun".
 	isTap      bool // else a TUN
 	multiQueue bool
-	queues     int // attached to a multi_queue device; 0 if there are, or may be, none
+	queues     int // attached to a multi_queue device; 0 if there are none or the kernel does not say
 }
 
-// lookup finds a device in the calling thread's network namespace. It asks
-// rtnetlink, not sysfs: the mounted sysfs may be another namespace's.
+// lookup finds a device in the calling thread's network namespace. It asks rtnetlink, not sysfs:
+// the mounted sysfs may show another namespace.
 func lookup(op, name string) (dev netdev, found bool, err error) {
 	dump, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {

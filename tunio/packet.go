@@ -12,10 +12,9 @@ import (
 
 const netRaw = "CAP_NET_RAW"
 
-// OpenPacket opens packet sockets on a device in the calling thread's network
-// namespace. They see what the device receives, not what leaves through it, and
-// share it by flow if there are several. The device is promiscuous while they are
-// open. It may be down.
+// OpenPacket opens packet sockets on a device in the calling thread's network namespace. They see
+// what the device receives, not what leaves through it. Several sockets share the frames by flow.
+// The device is promiscuous while they are open. It may be down.
 func OpenPacket(name string, queues int) (_ []*Queue, err error) {
 	if err := checkName(opPacket, name); err != nil {
 		return nil, err
@@ -54,8 +53,8 @@ func OpenPacket(name string, queues int) (_ []*Queue, err error) {
 			}
 		}
 	}
-	// Last, when nothing fails any more: it makes netlink events, at which whoever
-	// follows the device would try again, for ever.
+	// This comes last, when nothing else can fail: it makes netlink events, and a caller that
+	// follows the device would try again at each one, for ever.
 	for _, q := range made {
 		if err := bePromiscuous(q.fd, name, dev.index); err != nil {
 			return nil, err
@@ -75,7 +74,7 @@ func bePromiscuous(fd int, name string, index int) error {
 }
 
 func openPacket(name string, index int) (_ *Queue, err error) {
-	// Protocol 0: nothing comes in before bind, from other devices above all.
+	// Protocol 0: no frame comes in before bind, in particular none from other devices.
 	fd, err := unix.Socket(unix.AF_PACKET,
 		unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err == unix.EPERM {
@@ -106,9 +105,9 @@ func openPacket(name string, index int) (_ *Queue, err error) {
 	}
 	setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBuffer)
 	setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBuffer)
-	// ETH_P_ALL also leaves it to the kernel to take a written frame's protocol from
-	// its EtherType (packet_parse_headers, Linux 5.1). A bound protocol that does not
-	// fit the frame would be ENOMEM for a super-packet.
+	// ETH_P_ALL also leaves it to the kernel to take a written frame's protocol from its EtherType
+	// (packet_parse_headers, Linux 5.1). With a bound protocol that does not fit the frame, a
+	// super-packet would get ENOMEM.
 	const all = unix.ETH_P_ALL
 	address := &unix.SockaddrLinklayer{Protocol: bits.ReverseBytes16(all), Ifindex: index}
 	if err := unix.Bind(fd, address); err != nil {
@@ -132,22 +131,20 @@ func setPacketHeader(fd int, name string) (int, error) {
 	return vnet.MinHeaderLen, nil
 }
 
-// setBuffer sets a socket buffer to size, or without CAP_NET_ADMIN to what
-// net.core.[rw]mem_max allows. A smaller one is no error: the kernel counts what
-// does not fit.
+// setBuffer sets a socket buffer to size, or without CAP_NET_ADMIN to what net.core.[rw]mem_max
+// allows. A smaller buffer is not an error: the kernel counts what does not fit.
 func setBuffer(fd, force, plain, size int) {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, size) != nil {
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, size)
 	}
 }
 
-// joinFanout puts a socket into a group that the flows are spread over. The first
-// one makes the group, with a number that nobody in the namespace has, which is
-// the result.
+// joinFanout puts a socket into a group over which the kernel spreads the flows. The first socket
+// makes the group, with a number that is free in the namespace, and returns that.
 func joinFanout(q *Queue, first bool, group int) (int, error) {
-	// The group's own flag replaces the sockets' PACKET_IGNORE_OUTGOING (fanout_add). Not
-	// every kernel knows it, and none says so: Debian's 6.1.0-57 was seen to hand the
-	// group what leaves.
+	// The group's own flag replaces the sockets' PACKET_IGNORE_OUTGOING (fanout_add). Not every
+	// kernel has the flag, and none reports that: Debian's 6.1.0-57 was seen to give the group
+	// outgoing frames.
 	if err := refuseOutgoing(q.fd); err != nil {
 		return 0, &OpError{"filter what leaves through", q.name, err, ""}
 	}
@@ -161,14 +158,14 @@ func joinFanout(q *Queue, first bool, group int) (int, error) {
 		group &= 0xffff
 	}
 	if err != nil {
-		// Kernels before 6.13 want the device up.
+		// Kernels before 6.13 require that the device is up.
 		return 0, &OpError{"share among queues", q.name, err, "ip link set dev " + q.name + " up"}
 	}
 	return group, nil
 }
 
-// refuseOutgoing makes a packet socket filter out the frames that leave through its
-// device. One alone need not be asked for: PACKET_IGNORE_OUTGOING is cheaper.
+// refuseOutgoing makes a packet socket filter out the frames that leave through its device. A
+// single socket does not need it: PACKET_IGNORE_OUTGOING is cheaper.
 func refuseOutgoing(fd int) error {
 	const (
 		whole     = 1<<32 - 1
@@ -184,10 +181,9 @@ func refuseOutgoing(fd int) error {
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
-// packetState is nil if the device of a packet socket is up, else vnet.ErrDown, or
-// vnet.ErrGone if it was deleted or moved away: the kernel then binds the socket
-// to -1 (packet_notifier). An ioctl on a socket looks into the socket's namespace,
-// whatever the calling thread's is.
+// packetState is nil if the device of a packet socket is up, else vnet.ErrDown, or vnet.ErrGone if
+// it was deleted or moved away: the kernel then binds the socket to -1 (packet_notifier). An ioctl
+// on a socket uses the socket's namespace, not the calling thread's.
 func packetState(fd int) error {
 	address, err := unix.Getsockname(fd)
 	if err != nil {
@@ -211,7 +207,7 @@ func packetState(fd int) error {
 	return nil
 }
 
-// stateError is what it means that a device's state cannot be asked for.
+// stateError is the error for a device whose state cannot be read.
 func stateError(err error) error {
 	if errors.Is(err, unix.ENODEV) {
 		return vnet.ErrGone

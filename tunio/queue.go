@@ -27,21 +27,21 @@ const (
 
 	// alignment of the slots in the arena: a cache line.
 	alignment = 64
-	// slotLen is the room that a read needs: the longest frame, its header, and at
-	// least a byte more, so that a longer one is seen to be.
+	// slotLen is the room that a read needs: the longest frame, its header, and at least one more
+	// byte, so that a longer frame is recognised.
 	slotLen = (vnet.HeaderLen + vnet.MaxFrame + 1 + alignment - 1) &^ (alignment - 1)
 	// arenaLen holds five frames of 389120 bytes, or 24 of a tap.
 	arenaLen = 2 << 20
 
-	// receiveBuffer holds some forty frames of 389120 bytes, a TCP window's worth:
-	// what does not fit while the worker is away is lost.
+	// receiveBuffer holds some forty frames of 389120 bytes, a TCP window's worth. What does not
+	// fit while the worker is busy is lost.
 	receiveBuffer = 16 << 20
-	// sendBuffer holds some ten, where the default of 208 KiB does not hold one. It is
-	// smaller, since what waits in it delays what comes behind: 3 ms at 10 Gbit/s.
+	// sendBuffer holds some ten; the default of 208 KiB does not hold one. It is smaller because
+	// the frames in it delay those that follow: 3 ms at 10 Gbit/s.
 	sendBuffer = 4 << 20
 )
 
-// Offloads is what a queue's kernel side may leave to its reader.
+// Offloads is the work that the kernel may leave to a queue's reader.
 type Offloads struct {
 	Csum bool // checksums: NeedsCsum
 	TSO4 bool // GSOTCPv4
@@ -61,8 +61,8 @@ type Queue struct {
 	lock      int // macvtap: descriptor that holds the device's lock; else -1
 
 	arena []byte // mmap'ed
-	// wentDown says that a read answered ENETDOWN, which it does once, and that
-	// ReadBatch has not asked for the device's state since.
+	// wentDown says that a read answered ENETDOWN, which it does only once, and that ReadBatch has
+	// not asked for the device's state since.
 	wentDown bool
 	receive  receiver
 	polls    [2]unix.PollFd // fd, wakeup
@@ -74,7 +74,7 @@ type Queue struct {
 	kernelDrops uint64 // guarded by mu
 }
 
-// newQueue makes a queue of fd, which stays the caller's if it fails.
+// newQueue makes a queue of fd. If it fails, fd stays the caller's.
 func newQueue(fd int, k kind, name string, headerLen int, o Offloads) (_ *Queue, err error) {
 	wakeup, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -98,10 +98,10 @@ func newQueue(fd int, k kind, name string, headerLen int, o Offloads) (_ *Queue,
 	return q, nil
 }
 
-// Adopt makes a queue of a descriptor that somebody else opened: one that moves a
-// header of headerLen bytes and a frame in each read and write, as a tap does, or
-// a SOCK_SEQPACKET socket. The descriptor becomes the queue's and is made
-// non-blocking; if Adopt fails it stays the caller's.
+// Adopt makes a queue of a descriptor that was opened elsewhere: one that moves a header of
+// headerLen bytes and a frame in each read and write, as a tap does, or a SOCK_SEQPACKET socket.
+// The descriptor becomes the queue's and is made non-blocking; if Adopt fails it stays the
+// caller's.
 func Adopt(fd int, name string, headerLen int) (*Queue, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, &OpError{"adopt", name, err, ""}
@@ -109,15 +109,14 @@ func Adopt(fd int, name string, headerLen int) (*Queue, error) {
 	return newQueue(fd, kindAdopted, name, headerLen, Offloads{true, true, true, true, true})
 }
 
-// Offloads is what the kernel may leave to the reader: for a tap and a macvtap
-// what it granted, for a packet socket everything, since it shows frames as they
-// cross the device.
+// Offloads is the work that the kernel may leave to the reader: for a tap and a macvtap what it
+// granted, for a packet socket everything, since that shows frames as they cross the device.
 func (q *Queue) Offloads() Offloads { return q.offloads }
 
 // HeaderLen is the length of the virtio-net header on the queue.
 func (q *Queue) HeaderLen() int { return q.headerLen }
 
-// Close gives back the descriptors and the arena. A second call does nothing.
+// Close releases the descriptors and the arena. A second call does nothing.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,7 +150,7 @@ func (q *Queue) Wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closed {
-		// EAGAIN only says that 2^64-2 calls are waiting already.
+		// EAGAIN only means that 2^64-2 calls are already pending.
 		unix.Write(q.wakeup, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 }
@@ -162,7 +161,7 @@ func (q *Queue) KernelDrops() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.kind == kindPacket && !q.closed {
-		// The kernel's counter starts again with each look (packet_getsockopt).
+		// Each read resets the kernel's counter (packet_getsockopt).
 		s, err := unix.GetsockoptTpacketStats(q.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 		if err == nil {
 			q.kernelDrops += uint64(s.Drops)
@@ -171,8 +170,8 @@ func (q *Queue) KernelDrops() uint64 {
 	return q.kernelDrops
 }
 
-// Gone reports whether the device was deleted: the queue is then of no use, while
-// that of a tap or macvtap which was moved to another namespace works on.
+// Gone reports whether the device was deleted. The queue is then useless. After a move to another
+// namespace, a tap's or macvtap's queue still works.
 func (q *Queue) Gone() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -180,15 +179,15 @@ func (q *Queue) Gone() bool {
 	case q.closed:
 		return true
 	case q.kind == kindTap:
-		// Without a device only TUNSETIFF is answered (__tun_chr_ioctl, drivers/net/tun.c).
+		// Without a device the kernel answers only TUNSETIFF (__tun_chr_ioctl, drivers/net/tun.c).
 		return unix.IoctlIfreq(q.fd, unix.TUNGETIFF, new(unix.Ifreq)) == unix.EBADFD
 	}
 	return q.state() == vnet.ErrGone
 }
 
-// Device tells where the device of a tap is now: by which name, and in which network
-// namespace, whose file is the caller's to close. vnet.ErrGone says that it was
-// deleted. CAP_NET_ADMIN is needed in that namespace.
+// Device reports the present name and network namespace of a tap's device. The caller closes the
+// namespace file. The error is vnet.ErrGone if the device was deleted. It needs CAP_NET_ADMIN in
+// that namespace.
 func (q *Queue) Device() (name string, ns *os.File, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,17 +209,16 @@ func (q *Queue) Device() (name string, ns *os.File, err error) {
 	return ifr.Name(), os.NewFile(uintptr(fd), "network namespace of "+q.name), nil
 }
 
-// ReadBatch resets b and fills it with what is there; if nothing is, it waits.
-// It returns with frames or counted discards, after wait (negative: no bound) or
-// after Wake. vnet.ErrDown comes at once when a packet socket's device goes down and
-// then after each wait until it is up; vnet.ErrGone and any other error are final.
-// Frames are in one piece and borrow the arena until the next call.
+// ReadBatch resets b and fills it with what is there; if nothing is, it waits. It returns with
+// frames or counted discards, after wait (negative: no bound) or after Wake. vnet.ErrDown comes as
+// soon as a packet socket's device goes down, and then after each wait until it is up. vnet.ErrGone
+// and any other error are final. Frames are in one piece and borrow the arena until the next call.
 func (q *Queue) ReadBatch(b *vnet.Batch, wait time.Duration) error {
 	b.Reset()
 	var timeout *unix.Timespec
 	if wait >= 0 {
 		q.timeout = unix.NsecToTimespec(int64(wait))
-		timeout = &q.timeout // ppoll leaves in it what is left of the wait
+		timeout = &q.timeout // ppoll writes the remaining time to it
 	}
 	for failed := false; ; {
 		if q.wentDown { // or was: the device may be up again
@@ -240,8 +238,8 @@ func (q *Queue) ReadBatch(b *vnet.Batch, wait time.Duration) error {
 			continue
 		}
 		if failed {
-			// Poll told of an error that read does not see. A packet socket's has been
-			// fetched by a transmitter.
+			// Poll reported an error that read does not see. With a packet socket, a transmitter
+			// has fetched it.
 			if err := q.state(); err != nil || q.kind != kindPacket {
 				return cmp.Or(err, vnet.ErrGone)
 			}
@@ -274,8 +272,8 @@ func (q *Queue) drain(b *vnet.Batch) (reads int, err error) {
 			q.wentDown = true
 			return reads, nil
 		case unix.EINVAL:
-			// The frame is gone: virtio_net_hdr_from_skb has no word for its GSO
-			// type, SCTP's for instance.
+			// The frame is lost: virtio_net_hdr_from_skb has no value for its GSO type, SCTP's for
+			// example.
 			reads++
 			b.Discarded[vnet.DropUnsupportedGSO]++
 			continue
@@ -321,8 +319,8 @@ func (q *Queue) deliver(b *vnet.Batch, buf []byte, truncated bool) vnet.Drop {
 	return vnet.Keep
 }
 
-// poll waits for something to read, until timeout or Wake, and then says that
-// nothing is ready. failed tells of an error or a hang-up on the descriptor.
+// poll waits for something to read. After timeout or Wake, it reports that nothing is ready. failed
+// reports an error or a hang-up on the descriptor.
 func (q *Queue) poll(timeout *unix.Timespec) (ready, failed bool, err error) {
 	if err := ppoll(q.polls[:], timeout); err != nil {
 		return false, false, &OpError{"poll", q.name, err, ""}
@@ -346,9 +344,9 @@ func (q *Queue) hungUp() bool {
 	return ppoll(p[:], new(unix.Timespec)) == nil && p[0].Revents&unix.POLLHUP != 0
 }
 
-// state asks whether the device behind the queue is up: nil, vnet.ErrDown or
-// vnet.ErrGone. Taps need no question, they answer reads with EBADFD, and that
-// they are down cannot be asked from another namespace.
+// state asks whether the device behind the queue is up: nil, vnet.ErrDown or vnet.ErrGone. Taps are
+// not asked: their reads answer EBADFD, and whether they are down cannot be read from another
+// namespace.
 func (q *Queue) state() error {
 	switch q.kind {
 	case kindPacket:
@@ -359,9 +357,8 @@ func (q *Queue) state() error {
 	return nil
 }
 
-// ppoll waits for an event, at most timeout (nil: for ever). Signals, the
-// runtime's own above all, do not end it: the kernel leaves in timeout what is
-// left of it (poll_select_finish, fs/select.c).
+// ppoll waits for an event, at most timeout (nil: for ever). Signals, such as the runtime's own, do
+// not end it: the kernel writes the remaining time to timeout (poll_select_finish, fs/select.c).
 func ppoll(polls []unix.PollFd, timeout *unix.Timespec) error {
 	for {
 		if _, err := unix.Ppoll(polls, timeout, nil); err != unix.EINTR {

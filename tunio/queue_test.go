@@ -16,7 +16,7 @@ import (
 // patience bounds a ReadBatch that is expected to find something.
 const patience = 20 * time.Second
 
-// pattern is n bytes that tell their place.
+// pattern is n bytes that depend on their position.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -149,8 +149,8 @@ func TestHostileLengths(t *testing.T) {
 	}
 }
 
-// The longest frame is taken. One that is a little too long is taken for Check to
-// drop, one that fills the buffer is counted.
+// The longest frame is taken. A slightly longer one is delivered for Check to drop; one that fills
+// the buffer is counted.
 func TestTooLongIsNotCutShort(t *testing.T) {
 	q, peer := tuntest.New(t)
 	b := batch()
@@ -206,7 +206,7 @@ func TestDiscardsAreOfOneBatch(t *testing.T) {
 	}
 }
 
-// Bytes of a header that was here before must not be in the next one.
+// Bytes of an earlier header must not appear in the next one.
 func TestHeadersDoNotLeakIntoTheNextFrame(t *testing.T) {
 	q, peer := tuntest.New(t)
 	tr := q.Transmitter()
@@ -317,7 +317,7 @@ func TestReadBatchEnds(t *testing.T) {
 
 	done := make(chan error, 1)
 	go func() { done <- q.ReadBatch(b, -1) }()
-	q.Wake() // before or during, both end it
+	q.Wake() // before or during: both end it
 	if err := <-done; err != nil {
 		t.Errorf("wake: %v", err)
 	}

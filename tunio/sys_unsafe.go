@@ -11,7 +11,7 @@ import (
 
 // receiver is the scratch of recvmsg: one buffer, and the control message in which
 // a packet socket hands over the VLAN tag. It is wired once and must not be
-// copied after.
+// copied afterwards.
 type receiver struct {
 	msg     unix.Msghdr
 	iov     unix.Iovec
@@ -50,8 +50,8 @@ func (r *receiver) tag() tag {
 
 // read reads a header and a frame into buf.
 //
-// Syscall, not RawSyscall: copying a 512 KiB frame takes longer than the 20 us
-// after which the runtime may want the P for somebody else.
+// Syscall, not RawSyscall: copying a 512 KiB frame takes longer than the 20 us after which the
+// runtime may want the P for another goroutine.
 //
 // SAFETY: buf is at least a slot long and lies in the arena, which is mapped
 // until Close; the other pointers are wire's. KeepAlive holds q over the call.
@@ -71,7 +71,7 @@ func (q *Queue) read(buf []byte) (n int, truncated bool, errno unix.Errno) {
 }
 
 // gatherer is the scratch of writev and sendmmsg: what a Transmitter points at
-// the frames that it writes. It is wired once and must not be copied after.
+// the frames that it writes. It is wired once and must not be copied afterwards.
 type gatherer struct {
 	headers [MaxBatch][vnet.HeaderLen]byte
 	iovs    [maxPieces]unix.Iovec
@@ -109,18 +109,18 @@ func setIovec(v *unix.Iovec, p []byte) {
 	v.SetLen(len(p))
 }
 
-// release forgets the frames: scratch must not keep a batch alive, nor point into
-// an arena that is unmapped.
+// release forgets the frames: scratch must not keep a batch alive or point into an arena that is
+// unmapped.
 func (g *gatherer) release() {
 	clear(g.iovs[:g.used])
 	g.used = 0
 }
 
-// sendmmsg sends the first n messages and returns how many were taken. An errno
-// is the first message's: behind a message that was taken it is not told.
+// sendmmsg sends the first n messages and returns how many were taken. An errno is the first
+// message's: after a message that was taken, the kernel does not report one.
 //
-// Syscall, not RawSyscall: a write runs the receiver's side of the kernel, up to
-// its TCP, and its length has no bound.
+// Syscall, not RawSyscall: a write runs the kernel's receive side, up to TCP, and may take any
+// time.
 //
 // SAFETY: add wired n messages; their memory is reachable from g, kept alive.
 func (g *gatherer) sendmmsg(fd, n int) (sent int, errno unix.Errno) {

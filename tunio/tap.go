@@ -19,7 +19,7 @@ const (
 type TapConfig struct {
 	Name   string
 	Queues int  // 1, or more for a tap made with multi_queue
-	Create bool // make it if missing: it is then gone with its last queue
+	Create bool // make it if missing; it is then deleted with its last queue
 }
 
 // flags are the device flags that the configuration asks for, as TUNSETIFF takes
@@ -41,7 +41,7 @@ func (c *TapConfig) command() string {
 	return s
 }
 
-// again is the command that puts the right tap in the place of a wrong one.
+// again is the command that replaces a wrong tap with the right one.
 func (c *TapConfig) again() string { return "ip link del dev " + c.Name + " && " + c.command() }
 
 // OpenTap opens a tap in the calling thread's network namespace, one queue after
@@ -83,7 +83,7 @@ func OpenTap(c TapConfig) (_ []*Queue, err error) {
 	return queues, nil
 }
 
-// differs says what makes an existing device another than the one wanted, or nil.
+// differs says how an existing device differs from the one wanted, or nil.
 func (c *TapConfig) differs(dev *netdev) error {
 	switch {
 	case dev.kind != "tun":
@@ -169,7 +169,7 @@ func (c *TapConfig) attachError(err error) error {
 	case unix.EBUSY, unix.E2BIG: // E2BIG: 256 queues are attached
 		return busyTap(c.Name)
 	case unix.EINVAL:
-		// What differs checks may have changed since it looked.
+		// The device may have changed since differs looked at it.
 		dev, found, lookupErr := lookup(opTap, c.Name)
 		if lookupErr == nil && found {
 			if err := c.differs(&dev); err != nil {
@@ -189,8 +189,8 @@ func setUpTap(fd int, name string) (Offloads, error) {
 	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETLE, 1); err != nil {
 		return Offloads{}, &OpError{"set byte order of", name, err, ""}
 	}
-	// TUNSETOFFLOAD answers EINVAL if there is a bit that the kernel does not know:
-	// USO came with Linux 6.2, and only as both bits (tun.c set_offload).
+	// TUNSETOFFLOAD answers EINVAL for a bit that the kernel does not know. USO came with Linux
+	// 6.2, and needs both bits (tun.c set_offload).
 	const (
 		tso = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
 		ecn = unix.TUN_F_TSO_ECN

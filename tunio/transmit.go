@@ -17,7 +17,7 @@ const maxPieces = 1024
 // headers and the piece lists. It borrows the queue's descriptor.
 type Transmitter struct {
 	fd        int
-	socket    bool // messages; else one frame a write
+	socket    bool // sends several messages a call; otherwise one frame a write
 	headerLen int
 	gather    gatherer
 	polls     [1]unix.PollFd
@@ -32,20 +32,19 @@ func (q *Queue) Transmitter() *Transmitter {
 	}
 }
 
-// WriteBatch writes frames in order and stops at the first that is not taken: sent
-// counts those before it, r says what the kernel answered, err is the errno. With
-// r Accepted, sent is len(frames). A frame in more than maxPieces-2 pieces behind
-// its head is TooBig.
+// WriteBatch writes frames in order and stops at the first that is not taken: sent counts those
+// before it, r says what the kernel answered, err is the errno. With r Accepted, sent is
+// len(frames). A frame with more than maxPieces-2 pieces after its head is TooBig.
 func (t *Transmitter) WriteBatch(frames []vnet.Frame) (sent int, r vnet.Refusal, err error) {
-	stale := -1 // the frame that got an ENETDOWN which may be an old one
+	stale := -1 // the frame that got an ENETDOWN, which may be an old one
 	for sent < len(frames) {
 		n, errno := t.write(frames[sent:])
 		sent += n
 		switch {
 		case errno == 0, errno == unix.EINTR:
 		case errno == unix.ENETDOWN && t.socket && stale != sent:
-			// A device that went down leaves ENETDOWN with the socket until somebody
-			// fetches it, even if it is up again (sock_error in sock_alloc_send_pskb).
+			// A device that went down leaves ENETDOWN with the socket until a call fetches it, even
+			// if it is up again (sock_error in sock_alloc_send_pskb).
 			stale = sent
 		default:
 			return sent, t.refusal(errno, &frames[sent]), errno
@@ -54,8 +53,8 @@ func (t *Transmitter) WriteBatch(frames []vnet.Frame) (sent int, r vnet.Refusal,
 	return sent, vnet.Accepted, nil
 }
 
-// write writes as many frames as one system call takes, at least one unless there
-// is an errno, which is then the first frame's.
+// write writes as many frames as one system call takes: at least one, or none and the errno of the
+// first.
 func (t *Transmitter) write(frames []vnet.Frame) (int, unix.Errno) {
 	most := 1
 	if t.socket {
@@ -87,8 +86,8 @@ func (t *Transmitter) write(frames []vnet.Frame) (int, unix.Errno) {
 	return n, errno
 }
 
-// WaitRoom waits until the descriptor may take a frame again, at most d. An error
-// on it ends the wait too: the next write says which.
+// WaitRoom waits until the descriptor may take a frame again, at most d. An error on it also ends
+// the wait; the next write reports which one.
 func (t *Transmitter) WaitRoom(d time.Duration) {
 	t.timeout = unix.NsecToTimespec(int64(d))
 	ppoll(t.polls[:], &t.timeout)
@@ -117,14 +116,13 @@ func outHeader(f *vnet.Frame) vnet.Header {
 	return out
 }
 
-// outHdrLen is the hdr_len that a super-packet of n bytes is written with. The
-// kernel allocates hdr_len bytes in one piece and the rest in pages
-// (packet_alloc_skb, tun_alloc_skb), so it must neither be the whole frame, which
-// would be an allocation of 512 KiB in one piece, nor less than the headers, which
-// would be pulled together in a new allocation. A received hdr_len is skb_headlen, which may be
-// either (and is 0 where the sender did not say): outside of what the checksum's
-// start allows it is replaced by the most that the headers can be, without a look
-// at them. With GSO type none hdr_len is 0: such a frame is short.
+// outHdrLen is the hdr_len that a super-packet of n bytes is written with. The kernel allocates
+// hdr_len bytes in one piece and the rest in pages (packet_alloc_skb, tun_alloc_skb), so it must
+// not be the whole frame, which would be an allocation of 512 KiB in one piece. It must not be less
+// than the headers either, since the kernel would copy them to a new allocation. A received hdr_len
+// is skb_headlen, which may be either, and is 0 if the sender did not set it. A value that
+// csum_start rules out is replaced by the greatest length that the headers can have, without
+// reading them. With GSO type none hdr_len is 0: such a frame is short.
 func outHdrLen(h *vnet.Header, n int) uint16 {
 	least, most := vnet.EthLen, maxHeaders
 	if h.Flags&vnet.NeedsCsum != 0 {

@@ -90,7 +90,7 @@ func TestRefusalOfErrno(t *testing.T) {
 	}
 }
 
-// ENOBUFS of a packet socket is congestion behind it where it cannot be want of memory.
+// ENOBUFS of a packet socket is congestion behind it where it cannot be a lack of memory.
 func TestCongestionIsAPacketSocketsAlone(t *testing.T) {
 	for _, c := range []struct {
 		socket bool
@@ -113,7 +113,7 @@ func TestCongestionIsAPacketSocketsAlone(t *testing.T) {
 	}
 }
 
-// The kernel allocates hdr_len bytes in one piece: never 0, never the whole frame.
+// The kernel allocates hdr_len bytes in one piece, so it is never 0 and never the whole frame.
 func TestOutHdrLenIsTheHeadersAtMost(t *testing.T) {
 	const needs = vnet.NeedsCsum
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestOutHeaderHidesWhatTheKernelMustNotSee(t *testing.T) {
 	}
 }
 
-// Scratch must not keep a batch alive, nor point into an arena that is unmapped.
+// Scratch must not keep a batch alive or point into an arena that is unmapped.
 func TestTransmitterForgetsTheFrames(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

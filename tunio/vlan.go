@@ -13,11 +13,10 @@ type tag struct {
 	tci   uint16
 }
 
-// insert puts the tag in front of the EtherType of the frame buf[at:] and returns
-// the frame, which then begins at at-VLANLen: the addresses move forward, over the
-// end of the header, which has been decoded into h. What h says of offsets moves
-// with the bytes. A csum_start that leaves its field is one that no protocol
-// header explains: Keep is not returned for it.
+// insert puts the tag in front of the EtherType of the frame buf[at:] and returns the frame, which
+// then begins at at-VLANLen: the addresses move forward, over the end of the header, which has been
+// decoded into h. The offsets in h move with the bytes. It returns Keep unless csum_start no longer
+// fits its field, which no real protocol header causes.
 func (t tag) insert(buf []byte, at int, h *vnet.Header) ([]byte, vnet.Drop) {
 	const addresses = 12
 	f := buf[at-vnet.VLANLen:]
@@ -34,7 +33,7 @@ func (t tag) insert(buf []byte, at int, h *vnet.Header) ([]byte, vnet.Drop) {
 		}
 		h.CsumStart += vnet.VLANLen
 	}
-	if h.HdrLen != 0 { // 0: the kernel did not say, which it does only with a GSO type
+	if h.HdrLen != 0 { // 0: not given, as always without a GSO type
 		h.HdrLen = min(h.HdrLen, most) + vnet.VLANLen
 	}
 	return f, vnet.Keep

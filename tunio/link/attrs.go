@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attrs are the attributes of a netlink message or of a nest in one.
+// attrs are the attributes of a netlink message, or those nested in one attribute.
 type attrs []syscall.NetlinkRouteAttr
 
 func parseAttrs(b []byte) (attrs, error) {

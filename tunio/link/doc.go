@@ -1,10 +1,9 @@
-// Package link knows the netdevs: what netlink and ethtool say about them, which
-// limits an egress through one has, and how to make, change, move and watch one.
+// Package link reads and changes netdevs: what netlink and ethtool say about them, the limits of an
+// egress through one, and how to make, change, move and watch one.
 //
-// It moves no frames and decides no policy: which sizes to ask for, when to read
-// again and what to say about it are the caller's business. Nothing that it changes
-// outlives the caller's wish: a Change can be put back, and a host drop goes with
-// the process.
+// It moves no frames and decides no policy: the caller decides which sizes to ask for, when to read
+// again and what to log. The caller can undo every change: a Change can be put back, and a host
+// drop ends with the process.
 //
 // # Units
 //

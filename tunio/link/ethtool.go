@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtool asks the kernel's generic netlink family of this name for the features of
-// a netdev. Compared with the ioctl it works by index, so that a rename cannot make
-// it answer for another netdev.
+// ethtool asks the kernel's generic netlink family of this name for the features of a netdev.
+// Unlike the ioctl it works by index, so a rename cannot make it answer for another netdev.
 type ethtool struct {
 	socket *nl.SocketHandle
 	family uint16
@@ -37,7 +36,7 @@ func (e *ethtool) close() { e.socket.Close() }
 func (e *ethtool) call(family uint16, command, version uint8, attr *nl.RtAttr) (attrs, error) {
 	req := nl.NewNetlinkRequest(int(family), 0)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_GENERIC: e.socket}
-	// Written out, since nl.Genlmsg.Serialize reads behind its own struct.
+	// Written out, since nl.Genlmsg.Serialize reads past the end of its own struct.
 	req.AddRawData(append([]byte{command, version, 0, 0}, attr.Serialize()...))
 	answer, err := req.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {
@@ -49,7 +48,7 @@ func (e *ethtool) call(family uint16, command, version uint8, attr *nl.RtAttr) (
 	return parseAttrs(answer[0][nl.SizeofGenlmsg:])
 }
 
-// lookup is the number of a generic netlink family.
+// lookup finds the number of a generic netlink family.
 func (e *ethtool) lookup(name string) (uint16, error) {
 	a, err := e.call(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, nl.GENL_CTRL_VERSION,
 		nl.NewRtAttr(unix.CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated(name)))
@@ -63,9 +62,9 @@ func (e *ethtool) lookup(name string) (uint16, error) {
 	return nl.NativeEndian().Uint16(id), nil
 }
 
-// features are the names of the features in one of the sets that the kernel tells of
-// (ETHTOOL_A_FEATURES_ACTIVE: those that are on), as `ethtool -k` prints them with the
-// kernel's own names (net/ethtool/common.c, netdev_features_strings).
+// features are the names of the features in one of the sets that the kernel reports
+// (ETHTOOL_A_FEATURES_ACTIVE: those that are on). They are the kernel's own names, which `ethtool
+// -k` prints (net/ethtool/common.c, netdev_features_strings).
 func (e *ethtool) features(index int, in uint16) (map[string]bool, error) {
 	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
 	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(index)))

@@ -11,8 +11,8 @@ import (
 	"sluice/vnet"
 )
 
-// The longest names of a netdev, in bytes: IFNAMSIZ and ALTIFNAMSIZ less their
-// terminators (include/uapi/linux/if.h).
+// The greatest lengths of a netdev's name and altname, in bytes: IFNAMSIZ and ALTIFNAMSIZ without
+// the terminator (include/uapi/linux/if.h).
 const (
 	maxName    = unix.IFNAMSIZ - 1
 	maxAltName = 127
@@ -58,16 +58,16 @@ type Drops struct {
 	RxMissed uint64 // rx_missed_errors: no room in the device
 }
 
-// Tun says how a TUN or TAP was made. An opener has to ask for the same.
+// Tun says how a TUN or TAP was made. Whoever opens it must ask for the same.
 type Tun struct {
-	Tap        bool // else it carries packets without an Ethernet header
+	Tap        bool // otherwise a TUN: packets without an Ethernet header
 	MultiQueue bool
 	VnetHdr    bool
-	Persist    bool // stays when nobody has it open
+	Persist    bool // stays when no process has it open
 }
 
-// Get reads the facts about the netdev that has this name or altname. os.ErrNotExist says
-// that there is none.
+// Get reads the facts about the netdev that has this name or altname. Its error is os.ErrNotExist
+// if there is none.
 func (n *Namespace) Get(name string) (*Facts, error) {
 	l, err := n.byName(name)
 	if err != nil {
@@ -107,8 +107,8 @@ func found(l netlink.Link, err error) (netlink.Link, error) {
 	return l, err
 }
 
-// checkName refuses what no netdev can be called (dev_valid_name in
-// net/core/dev.c has more rules, but leaves those to the kernel's answer).
+// checkName rejects a name of a length that no netdev can have. The other rules of dev_valid_name
+// (net/core/dev.c) are left to the kernel.
 func checkName(name string, longest int) error {
 	if name == "" || len(name) > longest {
 		return fmt.Errorf("name of %d bytes, a netdev's has 1 to %d: %w", len(name), longest,
@@ -127,8 +127,8 @@ func (n *Namespace) facts(l netlink.Link) (*Facts, error) {
 	return f, nil
 }
 
-// factsOf is all that a RTM_NEWLINK message says. Attributes that an older kernel
-// does not have are filled with what it does.
+// factsOf is everything that an RTM_NEWLINK message says. For attributes that an older kernel does
+// not send, it fills in what that kernel does.
 func factsOf(l netlink.Link) *Facts {
 	a := l.Attrs()
 	f := &Facts{

@@ -71,7 +71,7 @@ func wantFacts(t *testing.T, n *Namespace, name string) *Facts {
 		LowerElsewhere: l.LinkNSID != nil,
 		Sizes: Sizes{
 			GSOMaxSize: l.GSOMaxSize, GSOMaxSegs: l.GSOMaxSegs, GROMaxSize: l.GROMaxSize,
-			// iproute2 6.1 knows no sizes for IPv4; see TestSetSizes.
+			// iproute2 6.1 does not know the sizes for IPv4; see TestSetSizes.
 			GSOIPv4MaxSize: n.get(t, name).GSOIPv4MaxSize,
 			GROIPv4MaxSize: n.get(t, name).GROIPv4MaxSize,
 		},
@@ -124,7 +124,7 @@ func TestFactsEqualWhatIproute2AndEthtoolSay(t *testing.T) {
 			t.Errorf("netdev %d is %s, want %s", got.Index, byIndex.Name, name)
 		}
 	}
-	// What the comparison above rests on is not the same everywhere.
+	// The values that the comparison above relies on differ between these netdevs.
 	if f := n.get(t, "v0"); f.TSO4 || f.TSO6 || !f.USO || !f.Csum || !f.Up || f.Carrier {
 		t.Errorf("v0 with tso off, up without its peer: %+v", f)
 	}

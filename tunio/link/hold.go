@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold says to every other switch that a netdev is taken. It is a listening socket whose
-// name, in the abstract namespace of Unix sockets, has the netdev's index. Such names are
-// of a network namespace, as indexes are (unix_find_socket_byname in net/unix/af_unix.c),
-// need no privilege and no file, and are free again when the process ends, however it does.
+// Hold tells every other switch that a netdev is taken. It is a listening socket whose name, in the
+// abstract namespace of Unix sockets, contains the netdev's index. Such names belong to a network
+// namespace, as indexes do (unix_find_socket_byname in net/unix/af_unix.c). They need no privilege
+// and no file, and are free again when the process ends, however it ends.
 type Hold struct {
 	Index  int // of the netdev
 	socket *net.UnixListener
 	ended  chan struct{}
 }
 
-// holdName is the address that stands for a netdev.
+// holdName is the socket address for a netdev.
 func holdName(index int) string { return fmt.Sprintf("@sluice/netdev/%d", index) }
 
-// Hold takes a netdev of n for the caller until Close. It keeps n alive meanwhile, and ends
-// neither with the netdev nor when that moves away. A *HeldError says that it is taken.
+// Hold takes a netdev of n for the caller until Close. Until then it keeps n alive, and it stays
+// when the netdev is deleted or moved away. The error is a *HeldError if the netdev is taken.
 func (n *Namespace) Hold(f *Facts) (_ *Hold, err error) {
 	h := &Hold{Index: f.Index, ended: make(chan struct{})}
 	address := &net.UnixAddr{Net: "unix", Name: holdName(f.Index)}
 	err = n.Do(func() error {
-		// A holder that is just starting or ending has the name, and does not answer.
+		// A holder that is just starting or ending has the name but does not answer.
 		for end := time.Now().Add(holdPatience); ; time.Sleep(time.Millisecond) {
 			h.socket, err = net.ListenUnix("unix", address)
 			if !errors.Is(err, unix.EADDRINUSE) {
@@ -58,20 +58,20 @@ func (n *Namespace) Hold(f *Facts) (_ *Hold, err error) {
 // holdPatience bounds the wait for a holder's answer.
 const holdPatience = 500 * time.Millisecond
 
-// answer takes rivals out of the queue that connect puts them in. What they want to know
-// the kernel has told them.
+// answer takes rivals out of the queue that connect puts them in. The kernel has already told them
+// what they want to know.
 func (h *Hold) answer() {
 	defer close(h.ended)
 	for {
 		rival, err := h.socket.Accept()
-		if err != nil { // Close; without descriptors the queue, of thousands, has to do
+		if err != nil { // Close; when descriptors run out, the queue of thousands must suffice
 			return
 		}
 		rival.Close()
 	}
 }
 
-// Close lets go of the netdev.
+// Close releases the netdev.
 func (h *Hold) Close() error {
 	err := h.socket.Close()
 	<-h.ended
@@ -81,15 +81,15 @@ func (h *Hold) Close() error {
 // HeldError says which process holds a netdev.
 type HeldError struct {
 	Netdev string
-	PID    int    // 0: one of another PID namespace, or one that does not answer
-	Name   string // of the process; empty where that cannot be read
+	PID    int    // 0 if it is in another PID namespace or does not answer
+	Name   string // of the process; empty if it cannot be read
 	UID    int    // the user that it ran as when it took the netdev; valid with PID
 
 	index int
 }
 
 func (e *HeldError) Error() string {
-	s, try := "a process that does not say which", "ss -xap | grep -w "+holdName(e.index)[1:]
+	s, try := "an unknown process", "ss -xap | grep -w "+holdName(e.index)[1:]
 	if e.PID != 0 {
 		s, try = fmt.Sprintf("process %d", e.PID), fmt.Sprintf("kill %d", e.PID)
 	}
@@ -102,8 +102,8 @@ func (e *HeldError) Error() string {
 	return "netdev " + e.Netdev + " is in use by " + s + ": one switch at a time can have it; try: " + try
 }
 
-// askHolder learns from the kernel who listens at an address: SO_PEERCRED, taken at listen
-// (unix_listen in net/unix/af_unix.c).
+// askHolder asks the kernel who listens at an address: SO_PEERCRED, recorded at listen (unix_listen
+// in net/unix/af_unix.c).
 func askHolder(address *net.UnixAddr) (_ *HeldError, ok bool) {
 	e := &HeldError{}
 	c, err := net.DialUnix("unix", nil, address)
@@ -128,7 +128,7 @@ func askHolder(address *net.UnixAddr) (_ *HeldError, ok bool) {
 	return e, true
 }
 
-// printable replaces what would do something to a terminal: a process names itself.
+// printable replaces control characters, since a process chooses its own name.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r

@@ -20,8 +20,8 @@ func (n *Namespace) hold(t testing.TB, name string) *Hold {
 	return h
 }
 
-// TestHoldIsOfOneNetdev: each can be held once, also where another namespace has one of
-// the same index, and again when its holder lets go.
+// TestHoldIsOfOneNetdev: each netdev can be held once, even if another namespace has one with the
+// same index, and again after its holder released it.
 func TestHoldIsOfOneNetdev(t *testing.T) {
 	n, other := newNamespace(t), newNamespace(t)
 	n.ip(t, "link add v0 type veth peer name v1")
@@ -43,8 +43,8 @@ func TestHoldIsOfOneNetdev(t *testing.T) {
 	n.hold(t, "v0")
 }
 
-// TestHoldHasOneWinner, and the others learn who it is, though it may have the name for a
-// moment before it answers.
+// TestHoldHasOneWinner: the others learn who it is, although it may have the name for a moment
+// before it answers.
 func TestHoldHasOneWinner(t *testing.T) {
 	n := newNamespace(t)
 	f := n.get(t, "lo")
@@ -78,8 +78,8 @@ func TestHoldHasOneWinner(t *testing.T) {
 	}
 }
 
-// TestHoldOfASilentHolder: who has the name and does not answer is found by the command
-// that the error tells.
+// TestHoldOfASilentHolder: the command in the error finds a process that has the name and does not
+// answer.
 func TestHoldOfASilentHolder(t *testing.T) {
 	n := newNamespace(t)
 	f := n.get(t, "lo")
@@ -103,8 +103,8 @@ func TestHoldOfASilentHolder(t *testing.T) {
 	}
 }
 
-// TestHeldErrorSaysWho: another user than this one is told of, and what a process calls
-// itself does nothing to a terminal.
+// TestHeldErrorSaysWho: the error names the user if it is another one, and a process's name cannot
+// send control characters to a terminal.
 func TestHeldErrorSaysWho(t *testing.T) {
 	for _, c := range []struct {
 		e    HeldError
@@ -115,7 +115,7 @@ func TestHeldErrorSaysWho(t *testing.T) {
 		{HeldError{Netdev: "v0", PID: 7, UID: 4711},
 			"netdev v0 is in use by process 7 of user 4711: one switch at a time can have it; try: kill 7"},
 		{HeldError{Netdev: "v0", index: 5},
-			"netdev v0 is in use by a process that does not say which: " +
+			"netdev v0 is in use by an unknown process: " +
 				"one switch at a time can have it; try: ss -xap | grep -w sluice/netdev/5"},
 	} {
 		if got := c.e.Error(); got != c.want {

@@ -11,16 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostDrop keeps what the netdev receives from the host's own stack, which would
-// else answer ARP and pings for its addresses beside whatever reads the netdev
-// through AF_PACKET. A packet socket still gets every frame: it taps in before tcx
-// (__netif_receive_skb_core in net/core/dev.c). The drop ends with Close, or with
-// the process. It goes along with a netdev that moves to another namespace: close it
-// when the netdev leaves.
+// HostDrop keeps the frames that a netdev receives from the host's own stack. Otherwise the stack
+// would answer ARP and pings for its addresses, in addition to what reads the netdev through
+// AF_PACKET. A packet socket still gets every frame: it comes before tcx (__netif_receive_skb_core
+// in net/core/dev.c). The drop ends with Close, or with the process. It stays on a netdev that
+// moves to another namespace: close it when the netdev leaves.
 //
-// The index is one of the calling thread's network namespace. errors.ErrUnsupported
-// says that the kernel has no tcx, which came with Linux 6.6; CAP_BPF and
-// CAP_NET_ADMIN are needed.
+// The index belongs to the calling thread's network namespace. CAP_BPF and CAP_NET_ADMIN are
+// needed. The error is errors.ErrUnsupported if the kernel has no tcx, which came with Linux 6.6.
 func HostDrop(index int) (_ io.Closer, err error) {
 	defer func() {
 		switch {
@@ -28,7 +26,7 @@ func HostDrop(index int) (_ io.Closer, err error) {
 			err = fmt.Errorf("keep frames from the host: tcx needs Linux 6.6: %w",
 				errors.Join(errors.ErrUnsupported, err))
 		case errors.Is(err, unix.EPERM):
-			// The library guesses at RLIMIT_MEMLOCK, which no kernel that has tcx goes by.
+			// The library's error suggests RLIMIT_MEMLOCK, which no kernel with tcx uses.
 			err = fmt.Errorf("keep frames from the host: %w", hint(unix.EPERM, "CAP_BPF and CAP_NET_ADMIN"))
 		case err != nil:
 			err = fmt.Errorf("keep frames from the host: %w", err)

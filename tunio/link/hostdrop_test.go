@@ -36,8 +36,7 @@ func nextARP(t *testing.T, fd int) (op uint16, sender, target byte) {
 	}
 }
 
-// dropped is a netdev whose host drop is tried: in receives there beside the host,
-// out is at the peer that asks it.
+// dropped is a netdev under test: in receives on it beside the host, out sends from its peer.
 type dropped struct {
 	drop    io.Closer
 	in, out int
@@ -49,11 +48,11 @@ func (d *dropped) ask(t *testing.T, from byte) {
 	must(t, unix.Sendto(d.out, arpRequest(from), 0, d.to))
 }
 
-// check asks while the drop holds, which in must see and the host must not answer,
-// and then after Close.
+// check sends requests while the drop holds, which in must see and the host must not answer, and
+// again after Close.
 func (d *dropped) check(t *testing.T) {
 	t.Helper()
-	// When the second has come, the first has been through all of the receive path.
+	// When the second has arrived, the first has passed the whole receive path.
 	for _, from := range []byte{7, 8} {
 		d.ask(t, from)
 		for sender := byte(0); sender != from; {
@@ -67,7 +66,7 @@ func (d *dropped) check(t *testing.T) {
 	}
 }
 
-// needTCX ends a test on a kernel that has no tcx, once HostDrop has said so.
+// needTCX ends a test on a kernel without tcx, after HostDrop reported that.
 func needTCX(t *testing.T) {
 	t.Helper()
 	if release.Since(release.Current(), 6, 6) {

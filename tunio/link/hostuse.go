@@ -6,10 +6,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// HostUses is, by the index of a netdev, what the host's own stack needs its frames
-// for: "has an address", "is a port of br0", "carries eth0.100". The link-local address
-// that every netdev gets by itself is none, and what another namespace has on top of a
-// netdev (a container's macvlan) is not to be seen from here. It takes two dumps.
+// HostUses lists, by a netdev's index, what the host's own stack needs its frames for: "has an
+// address", "is a port of br0", "carries eth0.100". The link-local address that every netdev gets
+// by itself does not count. A netdev of another namespace on top of it (a container's macvlan)
+// cannot be seen from here. It takes two dumps.
 func (n *Namespace) HostUses() (map[int]string, error) {
 	links, err := dump(func() ([]netlink.Link, error) { return n.route.LinkList() })
 	if err != nil {
@@ -30,7 +30,7 @@ func (n *Namespace) HostUses() (map[int]string, error) {
 		if a.MasterIndex != 0 {
 			uses[a.Index] = "is a port of " + names[a.MasterIndex]
 		}
-		// IFLA_LINK of a veth is its peer, which lies beside it.
+		// IFLA_LINK of a veth is its peer, which is not on top of it.
 		if a.ParentIndex != 0 && a.NetNsID < 0 && l.Type() != "veth" {
 			uses[a.ParentIndex] = "carries " + a.Name
 		}
@@ -43,7 +43,7 @@ func (n *Namespace) HostUses() (map[int]string, error) {
 	return uses, nil
 }
 
-// dump repeats a dump that changes have interrupted (NLM_F_DUMP_INTR).
+// dump repeats a dump that a change interrupted (NLM_F_DUMP_INTR).
 func dump[T any](once func() ([]T, error)) (all []T, err error) {
 	for range 10 {
 		if all, err = once(); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -8,7 +8,7 @@ func TestHostUses(t *testing.T) {
 	n.ip(t, "link add br0 type bridge")
 	for _, step := range []struct{ do, v0, v1 string }{
 		{"link set v0 up", "", ""},
-		{"addr add fe80::1/64 dev v0 nodad", "", ""}, // link-local, as each gets by itself
+		{"addr add fe80::1/64 dev v0 nodad", "", ""}, // link-local, as every netdev gets by itself
 		{"addr add 2001:db8::1/64 dev v0 nodad", "has an address", ""},
 		{"addr add 192.0.2.1/24 dev v1", "has an address", "has an address"},
 		{"addr flush dev v0", "", "has an address"},

@@ -23,9 +23,9 @@ func PacketLimits(f *Facts, a probe.Ability) vnet.Limits {
 	})
 }
 
-// MacvtapLimits are those of an egress through a macvtap, whose frames leave
-// through its lower netdev at once: the lesser of both. lower is nil where it is
-// out of reach, in another namespace.
+// MacvtapLimits are those of an egress through a macvtap: the smaller of its own and its lower
+// netdev's, since its frames leave directly through that. lower is nil if it is in another
+// namespace, out of reach.
 func MacvtapLimits(own, lower *Facts, a probe.Ability) vnet.Limits {
 	l := PacketLimits(own, a)
 	if lower == nil {
@@ -43,9 +43,9 @@ func MacvtapLimits(own, lower *Facts, a probe.Ability) vnet.Limits {
 	return l
 }
 
-// TapLimits are those of an egress into a TAP. What is written there enters the
-// kernel's receive side, which takes whatever its own merging may make; the
-// TAP's GSO sizes and features rule the other direction.
+// TapLimits are those of an egress into a TAP. What is written there enters the kernel's receive
+// side, which takes what its own GRO may make. The TAP's GSO sizes and features govern the other
+// direction.
 func TapLimits(f *Facts, a probe.Ability) vnet.Limits {
 	return bounded(a, vnet.Limits{
 		GSOMaxSize:     f.GROMaxSize,
@@ -60,7 +60,7 @@ func TapLimits(f *Facts, a probe.Ability) vnet.Limits {
 	})
 }
 
-// bounded is l as far as the kernel carries it.
+// bounded is l, limited to what the kernel carries.
 func bounded(a probe.Ability, l vnet.Limits) vnet.Limits {
 	l.IPv6Form = a.IPv6
 	l.MaxWrite = a.MaxWrite

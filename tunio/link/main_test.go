@@ -24,7 +24,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// addNamespace makes a named network namespace for the time of the test.
+// addNamespace makes a named network namespace that lasts as long as the test.
 func addNamespace(t testing.TB) string {
 	t.Helper()
 	leaktest.NeedRoot(t)
@@ -35,7 +35,7 @@ func addNamespace(t testing.TB) string {
 	return n.Name
 }
 
-// newNamespace makes and opens a network namespace for the time of the test.
+// newNamespace makes and opens a network namespace that lasts as long as the test.
 func newNamespace(t testing.TB) *Namespace {
 	t.Helper()
 	name := addNamespace(t)
@@ -45,8 +45,7 @@ func newNamespace(t testing.TB) *Namespace {
 	return n
 }
 
-// run runs a command, its words apart from each other by spaces, and returns what
-// it prints.
+// run runs a command, whose words are separated by spaces, and returns its output.
 func run(t testing.TB, command string) []byte {
 	t.Helper()
 	words := strings.Fields(command)

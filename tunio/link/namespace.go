@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// ownPath is the process's own namespace: /proc/1/ns/net is not readable without
-	// CAP_SYS_PTRACE, and a thread's may be another one for the time of a Do.
+	// ownPath is the process's own namespace. /proc/1/ns/net is not readable without
+	// CAP_SYS_PTRACE, and a thread may be in another one during a Do.
 	ownPath = "/proc/self/ns/net"
 	// namedDir is where `ip netns add` puts names (iproute2's NETNS_RUN_DIR).
 	namedDir = "/run/netns"
-	// netlinkTimeout bounds a netlink request. The kernel answers within the system
-	// call, but for the wait for the rtnl lock.
+	// netlinkTimeout bounds a netlink request. The kernel answers within the system call, except
+	// that it may wait for the rtnl lock.
 	netlinkTimeout = 10 * time.Second
 )
 
@@ -36,9 +36,9 @@ type Namespace struct {
 	ethtool *ethtool
 }
 
-// OpenNamespace opens the process's own namespace for an empty name, the namespace
-// at a path for a name with a slash, and otherwise the one that `ip netns` knows by
-// this name. os.ErrNotExist says that there is none.
+// OpenNamespace opens the process's own namespace for an empty name, the namespace at a path for a
+// name with a slash, and otherwise the one that `ip netns` knows by this name. The error is
+// os.ErrNotExist if there is none.
 func OpenNamespace(name string) (_ *Namespace, err error) {
 	n := &Namespace{name: name, fd: netns.None()}
 	switch {
@@ -63,7 +63,7 @@ func OpenNamespace(name string) (_ *Namespace, err error) {
 		return nil, err
 	}
 	n.fd = netns.NsHandle(fd)
-	// ip netns leaves a plain file behind where its mount got lost.
+	// A plain file is what remains of an `ip netns` name whose mount got lost.
 	if kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE); err != nil || kind != unix.CLONE_NEWNET {
 		return nil, fmt.Errorf("%s is not a network namespace: %w", n.path, unix.EINVAL)
 	}
@@ -88,9 +88,9 @@ func (n *Namespace) String() string {
 	return n.name
 }
 
-// Do runs fn on a locked OS thread inside the namespace. A thread that cannot be
-// brought back is not used again. fn must not start goroutines that rely on the
-// namespace. It needs CAP_SYS_ADMIN, except in the process's own namespace.
+// Do runs fn on a locked OS thread inside the namespace. A thread that cannot be moved back is not
+// used again. fn must not start goroutines that rely on the namespace. It needs CAP_SYS_ADMIN,
+// except in the process's own namespace.
 func (n *Namespace) Do(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -126,8 +126,8 @@ func (n *Namespace) do(fn func() error) error {
 	return fn()
 }
 
-// Alive reports whether the name still means this namespace. One that was deleted,
-// and perhaps made again, lives on for its holders: nothing but its name tells.
+// Alive reports whether the name still refers to this namespace. A namespace that was deleted, and
+// perhaps made again, lives on while it is held open: only the name shows that it is gone.
 func (n *Namespace) Alive() bool {
 	if n.name == "" {
 		return true
@@ -145,7 +145,7 @@ func (n *Namespace) Same(o *Namespace) bool { return n.fd.Equal(o.fd) }
 // Is reports whether the namespace file ns stands for this namespace.
 func (n *Namespace) Is(ns *os.File) bool { return n.fd.Equal(netns.NsHandle(ns.Fd())) }
 
-// Close lets go of the namespace. Its Watchers are closed by their owners.
+// Close releases the namespace. Its Watchers are closed by their owners.
 func (n *Namespace) Close() error {
 	if n.route != nil {
 		n.route.Close()
@@ -159,12 +159,12 @@ func (n *Namespace) Close() error {
 	return n.fd.Close()
 }
 
-// fail is err with what was tried, on which netdev and where. It is nil where err is.
+// fail adds to err what was tried, on which netdev and where. It is nil if err is nil.
 func (n *Namespace) fail(op, netdev string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, unix.ENODEV) { // it went after it was looked up
+	if errors.Is(err, unix.ENODEV) { // deleted after it was looked up
 		err = noNetdev{}
 	}
 	where := ""
@@ -180,7 +180,7 @@ type noNetdev struct{}
 func (noNetdev) Error() string        { return "no such netdev" }
 func (noNetdev) Is(target error) bool { return target == os.ErrNotExist }
 
-// hint names the capability that a refusal asks for.
+// hint names the capability that was missing.
 func hint(err error, capability string) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w (needs %s)", err, capability)

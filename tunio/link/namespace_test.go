@@ -43,7 +43,7 @@ func TestDoRunsInsideAndLeavesNoThreadThere(t *testing.T) {
 		}
 		return threads
 	}
-	before := inside() // the laboratory's own
+	before := inside() // the lab's own
 	for name, at := range map[string]*Namespace{"other": n, "own": own} {
 		want := fmt.Errorf("returned by fn")
 		err := at.Do(func() error {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateMacvtap makes a macvtap over the netdev lower: in passthru mode and
-// promiscuous, since in any other way it filters multicast, and neighbour discovery
-// with it. It is down, as every new netdev. It takes the whole of lower: EBUSY where
-// that is a port of something else already.
+// CreateMacvtap makes a macvtap over the netdev lower. It is in passthru mode and promiscuous,
+// since otherwise it filters multicast, and neighbour discovery fails. It is down, as every new
+// netdev is. It takes all of lower: the error is EBUSY if lower is already a port of something
+// else.
 func (n *Namespace) CreateMacvtap(name, lower string) (err error) {
 	defer func() { err = n.fail("create macvtap", name, err) }()
 	if err := checkName(name, maxName); err != nil {
@@ -44,9 +44,8 @@ func (n *Namespace) CreateMacvtap(name, lower string) (err error) {
 	return nil
 }
 
-// Move puts a netdev into another namespace, under a new name. os.ErrExist says
-// that the name is taken there; the netdev is then where it was. A netdev that
-// arrives is down.
+// Move moves a netdev into another namespace, under a new name. It is down there. The error is
+// os.ErrExist if the name is taken; the netdev is then where it was.
 func (n *Namespace) Move(name string, to *Namespace, newName string) (err error) {
 	defer func() { err = n.fail("move netdev", name, err) }()
 	l, err := n.byName(name)
@@ -56,12 +55,12 @@ func (n *Namespace) Move(name string, to *Namespace, newName string) (err error)
 	if err := checkName(newName, maxName); err != nil {
 		return err
 	}
-	// The kernel moves first and renames then: ask before it is too late.
+	// The kernel moves first and then renames: check the name before it is too late.
 	if _, err := to.byName(newName); err == nil {
 		return fmt.Errorf("%s in network namespace %s: %w", newName, to, os.ErrExist)
 	}
-	// One message, so that no name but the new one has to be free over there
-	// (__dev_change_net_namespace in net/core/dev.c).
+	// One message, so that only the new name must be free over there (__dev_change_net_namespace in
+	// net/core/dev.c).
 	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(l.Attrs().Index)
@@ -91,7 +90,7 @@ func (n *Namespace) SetMTU(name string, mtu int) error {
 	})
 }
 
-// with looks a netdev up and does one thing to it.
+// with looks up a netdev and does one thing to it.
 func (n *Namespace) with(op, name string, do func(netlink.Link) error) error {
 	l, err := n.byName(name)
 	if err == nil {

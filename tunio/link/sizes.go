@@ -10,8 +10,8 @@ import (
 	"sluice/vnet"
 )
 
-// Sizes are the limits of a netdev that can be set. Changing one sends no netlink
-// event (measured on 6.18): who follows them reads them again.
+// Sizes are the limits of a netdev that can be set. Changing one sends no netlink event (measured
+// on 6.18): to follow them, read them again and again.
 type Sizes struct {
 	GSOMaxSize     int // a super-packet that is sent through it is shorter than this
 	GSOIPv4MaxSize int // the same, for IPv4
@@ -20,7 +20,7 @@ type Sizes struct {
 	GROIPv4MaxSize int // the same, for IPv4
 }
 
-// sizesOf fills what an older kernel does not report with what it does.
+// sizesOf fills in, for sizes that an older kernel does not report, what that kernel does.
 func sizesOf(a *netlink.LinkAttrs) Sizes {
 	s := Sizes{
 		GSOMaxSize:     int(a.GSOMaxSize),
@@ -39,7 +39,7 @@ func sizesOf(a *netlink.LinkAttrs) Sizes {
 	return s
 }
 
-// list is pointers to all sizes, for what is done to each alike.
+// list is pointers to all sizes, for loops over them.
 func (s *Sizes) list() [5]*int {
 	return [...]*int{&s.GSOMaxSize, &s.GSOIPv4MaxSize, &s.GSOMaxSegs, &s.GROMaxSize,
 		&s.GROIPv4MaxSize}
@@ -74,9 +74,9 @@ func (f *Facts) grantable(want Sizes) Sizes {
 	}
 }
 
-// SetSizes sets what is not zero in want as far as the kernel grants it; the
-// change's After is what holds then, also after an error. Whether less than was
-// asked deserves a warning is the caller's business.
+// SetSizes sets the sizes that are not zero in want, as far as the kernel grants them. The change's
+// After is what holds afterwards, even after an error. The caller decides whether to warn when less
+// was granted.
 func (n *Namespace) SetSizes(name string, want Sizes) (Change, error) {
 	l, err := n.byName(name)
 	if err != nil {
@@ -92,8 +92,8 @@ func (n *Namespace) SetSizes(name string, want Sizes) (Change, error) {
 	return c, n.fail("set sizes of", name, errors.Join(err, again))
 }
 
-// Restore puts back what a change altered, where it still is what the change left.
-// A netdev that is gone needs no restoring.
+// Restore puts back what a change altered, except what was changed again since. It does nothing for
+// a netdev that is gone.
 func (n *Namespace) Restore(c Change) error {
 	l, err := n.byIndex(c.Index)
 	if errors.Is(err, os.ErrNotExist) {
@@ -113,9 +113,9 @@ func (n *Namespace) Restore(c Change) error {
 	return n.fail("restore sizes of", l.Attrs().Name, n.applySizes(l, now, want))
 }
 
-// applySizes brings l from now to want; a zero in want keeps what is. IPv4 comes
-// after the general size: setting that to GSO_LEGACY_MAX_SIZE or less sets the IPv4
-// one along (netif_set_gso_max_size and netif_set_gro_max_size in net/core/dev.h).
+// applySizes changes l from now to want; a zero in want keeps the present value. IPv4 comes after
+// the general size, because setting that to GSO_LEGACY_MAX_SIZE or less also sets the IPv4 size
+// (netif_set_gso_max_size and netif_set_gro_max_size in net/core/dev.h).
 func (n *Namespace) applySizes(l netlink.Link, now, want Sizes) error {
 	want = want.or(now)
 	for _, s := range []struct {

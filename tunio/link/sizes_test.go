@@ -9,8 +9,8 @@ import (
 	"sluice/vnet"
 )
 
-// held is what of s a kernel holds. Before Linux 6.3 there were no sizes for IPv4:
-// the general ones hold for it, and those up to 64 KiB.
+// held is what a kernel keeps of s. Before Linux 6.3 there were no sizes for IPv4: the general ones
+// apply, up to 64 KiB.
 func held(s Sizes) Sizes {
 	if !release.Since(release.Current(), 6, 3) {
 		s.GSOIPv4MaxSize = min(s.GSOMaxSize, vnet.LegacyGSOMaxSize)
@@ -93,7 +93,7 @@ func TestRestorePutsBackOnlyWhatNobodyElseChanged(t *testing.T) {
 
 	c, err := n.SetSizes("v0", big)
 	must(t, err)
-	n.ip(t, "link set v0 name e0") // a rename is no reason to forget it
+	n.ip(t, "link set v0 name e0") // a rename must not prevent the restore
 	must(t, n.Restore(c))
 	if got := n.get(t, "e0").Sizes; got != before {
 		t.Errorf("restored %+v, want %+v", got, before)

@@ -16,8 +16,7 @@ import (
 	"sluice/vnet"
 )
 
-// Surroundings is what else there is around a netdev, beside the Facts: what has a part
-// in its frames, and who.
+// Surroundings is what else handles a netdev's frames, besides the Facts.
 type Surroundings struct {
 	Ethernet bool // or loopback: its frames have an Ethernet header
 	AltNames []string
@@ -26,16 +25,16 @@ type Surroundings struct {
 	// frames.
 	Bridge    bool
 	Addresses []string // with their prefix lengths, link-local ones too
-	HostUse   string   // what the host's own stack needs its frames for, see HostUses
+	HostUse   string   // what the host's own stack needs its frames for; see HostUses
 
 	Switchable Features // those that ethtool -K can switch
 
 	Qdiscs []string // kinds, each once
-	// XDP: a program sees its frames before anybody else, attached as ip(8) calls it: "xdpdrv",
-	// "xdpgeneric"; or "".
+	// XDP is how an XDP program, which sees frames before everything else, is attached, in ip(8)'s
+	// words: "xdpdrv", "xdpgeneric"; or "".
 	XDP string
-	// TCXIngress and TCXEgress are the names of the programs there. TCXErr says why that
-	// is not known.
+	// TCXIngress and TCXEgress are the names of the tcx programs. TCXErr says why they are not
+	// known.
 	TCXIngress, TCXEgress []string
 	TCXErr                error
 
@@ -47,7 +46,7 @@ type Surroundings struct {
 // xdpMode is by XDP_ATTACHED_* (include/uapi/linux/if_link.h), MULTI being the last.
 var xdpMode = map[uint32]string{1: "xdpdrv", 2: "xdpgeneric", 3: "xdpoffload", 4: "xdp"}
 
-// Surroundings reads what is around the netdev that f describes.
+// Surroundings reads the surroundings of the netdev that f describes.
 func (n *Namespace) Surroundings(f *Facts) (_ *Surroundings, err error) {
 	defer func() { err = n.fail("look around", f.Name, err) }()
 	l, err := n.byIndex(f.Index)
@@ -128,7 +127,7 @@ func tcxPrograms(index int, at ebpf.AttachType) (names []string, err error) {
 	return names, nil
 }
 
-// programName is what a program is called, or its number where that may not be known.
+// programName is a program's name, or its number if the name may not be read.
 func programName(id ebpf.ProgramID) string {
 	if p, err := ebpf.NewProgramFromID(id); err == nil {
 		defer p.Close()
@@ -154,8 +153,8 @@ func bridgeCalls() (on []string, err error) {
 	return on, nil
 }
 
-// Holder says which process holds a netdev, or nil where none does. Unlike Hold it takes
-// nothing, and so is in nobody's way.
+// Holder says which process holds a netdev, or nil where none does. Unlike Hold it takes nothing,
+// so it hinders no other process.
 func (n *Namespace) Holder(f *Facts) (held *HeldError, err error) {
 	err = n.Do(func() error {
 		h, ok := askHolder(&net.UnixAddr{Net: "unix", Name: holdName(f.Index)})
@@ -168,8 +167,8 @@ func (n *Namespace) Holder(f *Facts) (held *HeldError, err error) {
 	return held, n.fail("ask who holds", f.Name, err)
 }
 
-// TakesAll is the facts about a netdev whose own limits are the greatest: what remains of
-// a port's limits on it is the kernel's doing.
+// TakesAll are the facts about a netdev with the greatest limits. The limits of a port on it are
+// then the kernel's.
 func TakesAll() *Facts {
 	const most = vnet.MaxGSOMaxSize
 	return &Facts{

@@ -8,7 +8,7 @@ import (
 	"sluice/tunio/release"
 )
 
-// TestSurroundings: what others have put on and around a netdev.
+// TestSurroundings: what is on and around a netdev.
 func TestSurroundings(t *testing.T) {
 	n := newNamespace(t)
 	if !release.Since(release.Current(), 6, 6) {
@@ -60,7 +60,7 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
-// TestSurroundingsTellsBridgeNetfilter, which each namespace has for itself.
+// TestSurroundingsTellsBridgeNetfilter: each namespace has its own.
 func TestSurroundingsTellsBridgeNetfilter(t *testing.T) {
 	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil {
 		t.Skip("no br_netfilter: ", err)
@@ -82,7 +82,7 @@ func TestSurroundingsTellsBridgeNetfilter(t *testing.T) {
 	}
 }
 
-// TestHolderTakesNothing: it says who has a netdev, and is in nobody's way.
+// TestHolderTakesNothing: Holder says who has a netdev, and hinders no other process.
 func TestHolderTakesNothing(t *testing.T) {
 	n := newNamespace(t)
 	f := n.get(t, "lo")
@@ -97,6 +97,6 @@ func TestHolderTakesNothing(t *testing.T) {
 	}
 	must(t, hold.Close())
 	if h, err := n.Holder(f); h != nil || err != nil {
-		t.Errorf("nobody has it any more, but %v, %v", h, err)
+		t.Errorf("nobody has it now, but %v, %v", h, err)
 	}
 }

@@ -9,19 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event says that something about a netdev changed. What it is now, Get tells.
+// Event says that something about a netdev changed. Get reads its new state.
 type Event struct {
 	Index int
 	Name  string // as of the event
 	Gone  bool   // it was deleted or moved to another namespace
-	// Lost: events were lost, and nothing else in this one holds. Read everything
-	// again.
+	// Lost: events were lost. No other field is valid then. Read everything again.
 	Lost bool
 }
 
-// Watcher follows the netdevs of a namespace. Netdevs that come, go, change their
-// name, MTU, features, master, or go up or down make an event, an arrival from
-// another namespace as much as a new one. Sizes do not.
+// Watcher follows the netdevs of a namespace. An event comes when a netdev is created or deleted,
+// arrives from or leaves for another namespace, goes up or down, or changes its name, MTU, features
+// or master. Changed sizes make no event.
 type Watcher struct {
 	events chan Event
 	socket *nl.NetlinkSocket
@@ -30,8 +29,8 @@ type Watcher struct {
 	ended  chan struct{}
 }
 
-// Watch begins to follow the netdevs of n. What changed before is not told. Its
-// socket keeps the namespace alive until the watcher's Close.
+// Watch begins to follow the netdevs of n. Earlier changes are not reported. Its socket keeps the
+// namespace alive until the watcher's Close.
 func (n *Namespace) Watch() (*Watcher, error) {
 	w := &Watcher{events: make(chan Event), done: make(chan struct{}), ended: make(chan struct{})}
 	err := n.Do(func() (err error) {
@@ -45,11 +44,11 @@ func (n *Namespace) Watch() (*Watcher, error) {
 	return w, nil
 }
 
-// Events delivers until Close, or until the socket fails, which ends with a closed
-// channel. A reader that is too slow gets a Lost event.
+// Events delivers events until Close, or until the socket fails. Then the channel is closed. A
+// reader that is too slow gets a Lost event.
 func (w *Watcher) Events() <-chan Event { return w.events }
 
-// Close ends the watch and closes Events.
+// Close stops the watcher and closes Events.
 func (w *Watcher) Close() error {
 	w.once.Do(func() {
 		close(w.done)
@@ -94,9 +93,9 @@ func (w *Watcher) send(e Event) bool {
 	}
 }
 
-// eventOf reads a message of RTNLGRP_LINK. A bridge sends its own there, of family
-// AF_BRIDGE: RTM_DELLINK is then a port that left the bridge, not a netdev that is
-// gone (br_ifinfo_notify in net/bridge/br_netlink.c).
+// eventOf reads a message of RTNLGRP_LINK. A bridge also sends messages there, of family AF_BRIDGE.
+// Its RTM_DELLINK means that a port left the bridge, not that a netdev is gone (br_ifinfo_notify in
+// net/bridge/br_netlink.c).
 func eventOf(m syscall.NetlinkMessage) (Event, bool) {
 	gone := m.Header.Type == unix.RTM_DELLINK
 	if !gone && m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {

@@ -12,23 +12,23 @@ import (
 	"sluice/vnet"
 )
 
-// Kind is what was found out about one kind of port. Lengths are those of the longest
-// super-packet that was seen to arrive, of a few that were tried.
+// Kind is what was found out about one kind of port. A length is that of the longest super-packet
+// that arrived, of the few that were tried.
 type Kind struct {
 	Name string // "tap", "packet", "macvtap"
-	// Err says why it could not be opened or tried to the end. What was found until then
-	// holds.
+	// Err says why it could not be opened, or why the trial ended early. What was found before that
+	// is valid.
 	Err error
 
-	Ability       // what a switch goes by
+	Ability       // what a switch uses
 	HeaderLen int // of the virtio-net header
 
-	// Out is what is written to the port: what reaches the IP layer behind it whole.
+	// Out is what reaches the IP layer behind the port whole, of what is written to it.
 	Out struct {
 		IPv4, HBH, Plain int // the last two: IPv6 above 64 KiB in this form
 		Types
 	}
-	// In is what is sent to the port's netdev: what can be read whole.
+	// In is what can be read whole of what is sent to the port's netdev.
 	In struct {
 		IPv4, IPv6 int
 		Types
@@ -46,9 +46,9 @@ type Report struct {
 	HostDrop error
 }
 
-// Examine is Run, and finds out what else there is to know about each kind of port. hide
-// is what keeps the frames that a netdev of the calling thread's network namespace
-// receives from the host's own stack, until it is closed.
+// Examine does what Run does, and also examines each kind of port. hide keeps the frames that a
+// netdev of the calling thread's network namespace receives from the host's own stack, until its
+// result is closed.
 func Examine(hide func(index int) (io.Closer, error)) Report {
 	r := Report{Result: Result{Release: release.Current()}}
 	r.Tap, r.Packet = byRelease(r.Release)
@@ -72,7 +72,7 @@ func (r *Report) examine(hide func(index int) (io.Closer, error)) error {
 	r.HostDrop = errors.New("no packet port could be opened")
 	r.Kinds = []Kind{{Name: "tap"}, {Name: "packet"}, {Name: "macvtap"}}
 	tap, packet, macvtap := &r.Kinds[0], &r.Kinds[1], &r.Kinds[2]
-	alike := r.Packet // a switch goes by Packet for a macvtap too
+	alike := r.Packet // a switch uses Packet for a macvtap too
 	for _, k := range []struct {
 		*Kind
 		ability *Ability
@@ -97,8 +97,7 @@ func (r *Report) examine(hide func(index int) (io.Closer, error)) error {
 	return errors.Join(wrap("TAP", tap.Err), wrap("packet socket", packet.Err))
 }
 
-// typed is the length of the super-packets that GSO types are tried with: one that
-// every netdev takes.
+// typed is the length of the super-packets that try GSO types. Every netdev takes it.
 const typed = 20000
 
 // tryMore fills in which GSO types pass, and what can be read from the port. The
@@ -111,7 +110,7 @@ func (l *lab) tryMore(k *Kind, w *way) (err error) {
 	if k.Out.Types, err = types(&out, &out6); err != nil {
 		return err
 	}
-	// A TAP's own limit is 64 KiB at first. What it cannot be raised to is refused.
+	// The limit is 64 KiB at first. The kernel refuses a value above tso_max_size, a TAP's 64 KiB.
 	a := w.receiver.Attrs()
 	if most := int(a.TSOMaxSize); most > int(a.GSOMaxSize) {
 		err = errors.Join(l.netlink.LinkSetGSOMaxSize(w.receiver, most),
@@ -134,7 +133,7 @@ func (l *lab) tryMore(k *Kind, w *way) (err error) {
 		return fmt.Errorf("what is sent to it: %w", err)
 	}
 	if k.In.IPv4, _, err = in.longest(shape{}, vnet.MaxFrame); err == nil {
-		// In which form it comes is the sender's business: what is read is no packet yet.
+		// The form is up to the sender: nothing that is read here was parsed as a packet yet.
 		k.In.IPv6, _, err = in6.longest(shape{v6: true, form: vnet.FormPlain}, vnet.MaxFrame)
 	}
 	if err != nil {
@@ -143,7 +142,7 @@ func (l *lab) tryMore(k *Kind, w *way) (err error) {
 	return nil
 }
 
-// types are those that pass, over IPv4 and IPv6.
+// types are the GSO types that pass, over IPv4 and IPv6.
 func types(v4, v6 *trial) (t Types, err error) {
 	for _, c := range []struct {
 		passes *bool
@@ -171,7 +170,7 @@ func types(v4, v6 *trial) (t Types, err error) {
 	return t, nil
 }
 
-// queueSink is a queue, of which it looks at what a trial has sent.
+// queueSink is a queue that reads what a trial sent.
 type queueSink struct {
 	q     *tunio.Queue
 	batch *vnet.Batch

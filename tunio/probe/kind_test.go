@@ -12,7 +12,7 @@ import (
 	"sluice/vnet"
 )
 
-// examined is what Examine finds with this way to hide frames.
+// examined is what Examine finds with this hide function.
 func examined(t *testing.T, hide func(int) (io.Closer, error)) Report {
 	t.Helper()
 	leaktest.NeedRoot(t)
@@ -23,8 +23,7 @@ func examined(t *testing.T, hide func(int) (io.Closer, error)) Report {
 
 func hidesNothing(int) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// TestExamineAgreesWithRun: it is one probe, and the details are those that the abilities
-// come from.
+// TestExamineAgreesWithRun: both use one probe, and the abilities follow from the details.
 func TestExamineAgreesWithRun(t *testing.T) {
 	r := examined(t, hidesNothing)
 	if run := Run(); r.Result != run {
@@ -41,7 +40,7 @@ func TestExamineAgreesWithRun(t *testing.T) {
 			t.Errorf("%s: sent %+v, and it is able to do %+v", name, k.Out, k.Ability)
 		}
 	}
-	// Not what the release says, but what was seen.
+	// Not by the release, but as seen.
 	var seen Report
 	var err error
 	onThread(func() { err = seen.examine(hidesNothing) })
@@ -58,7 +57,7 @@ func TestExamineFindsWhatWasMeasured(t *testing.T) {
 	tap, packet, macvtap := &r.Kinds[0], &r.Kinds[1], &r.Kinds[2]
 	for _, k := range []*Kind{tap, packet, macvtap} {
 		out := all
-		out.UDP = since(6, 2) // before, a virtio-net header has no word for it
+		out.UDP = since(6, 2) // before, a virtio-net header cannot express it
 		if k.Out.Types != out {
 			t.Errorf("%s: types out %+v, want %+v", k.Name, k.Out.Types, out)
 		}
@@ -83,7 +82,7 @@ func TestExamineFindsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// TestExamineSeesWhetherFramesAreHidden, whatever the one who hides them says.
+// TestExamineSeesWhetherFramesAreHidden, whatever the hide function claims.
 func TestExamineSeesWhetherFramesAreHidden(t *testing.T) {
 	const says = "the host's own stack gets the frames all the same"
 	if r := examined(t, hidesNothing); r.HostDrop == nil || r.HostDrop.Error() != says {
@@ -96,7 +95,7 @@ func TestExamineSeesWhetherFramesAreHidden(t *testing.T) {
 	}
 }
 
-// TestExamineWithoutPrivilege has nothing but the release to go by, and says why.
+// TestExamineWithoutPrivilege: it can only use the release, and says why.
 func TestExamineWithoutPrivilege(t *testing.T) {
 	r := Report{Result: Result{Tap: Ability{MaxWrite: 1}, Packet: Ability{MaxWrite: 2}}}
 	want := r.Result

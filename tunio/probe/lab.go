@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// bigPayload is one that just does not fit 64 KiB any more.
+	// bigPayload is just too long for 64 KiB.
 	bigPayload = 70000
-	// marker is the least length of the small packets that follow each try: when one
-	// has arrived and the other has not, the other is lost.
+	// marker is the least length of the small packets that follow each try: when the marker has
+	// arrived and the packet has not, the packet is lost.
 	marker = 200
-	// markerWait is the wait for a marker, which the kernel delivers within the call
-	// that sends it, but for a busy machine, before another is sent.
+	// markerWait is how long to wait for a marker before another is sent. Unless the machine is
+	// busy, the kernel delivers it within the call that sends it.
 	markerWait = 10 * time.Millisecond
-	// patience bounds the wait for any marker at all.
+	// patience bounds the whole wait for a marker.
 	patience = 2 * time.Second
-	// retries of a write for which the kernel had no memory.
+	// retries is how often a write is repeated for which the kernel had no memory.
 	retries = 5
 	// rcvbuf is room for a few of the greatest packets, with the kernel's overhead.
 	rcvbuf = 8 << 20
 )
 
-// lab is the calling thread's network namespace: raw sockets that see what passed
-// the IP layer's receive side, and a netlink socket.
+// lab is the calling thread's network namespace, with raw sockets that see what passed the IP
+// layer's receive side, and a netlink socket.
 type lab struct {
 	netlink *netlink.Handle
 	v4, v6  raw
@@ -100,7 +100,7 @@ func (l *lab) close() {
 // removes them.
 type way struct {
 	q        *tunio.Queue
-	receiver netlink.Link // what is written to q ends here, and what is sent through it comes to q
+	receiver netlink.Link // what is written to q arrives here, and what is sent through it comes to q
 	close    func()
 }
 
@@ -164,8 +164,8 @@ func (l *lab) veth(open func(near netlink.Link) ([]*tunio.Queue, error)) (_ *way
 	if w.receiver, err = l.netlink.LinkByName(near.PeerName); err != nil {
 		return nil, err
 	}
-	// The peer first: a netdev that comes up while it has no carrier drops what is
-	// sent until the kernel's link watch has been there.
+	// The peer first: a netdev that comes up without a carrier drops what is sent until the
+	// kernel's link watch has run.
 	for _, end := range []netlink.Link{w.receiver, near} {
 		if err := errors.Join(l.greatest(end), l.netlink.LinkSetUp(end)); err != nil {
 			return nil, err
@@ -179,7 +179,7 @@ func (l *lab) veth(open func(near netlink.Link) ([]*tunio.Queue, error)) (_ *way
 	return w, nil
 }
 
-// greatest raises what a netdev sends. A kernel before 6.3 ignores the attribute for
+// greatest raises the limits of what a netdev sends. A kernel before 6.3 ignores the attribute for
 // IPv4.
 func (l *lab) greatest(link netlink.Link) error {
 	return errors.Join(
@@ -194,7 +194,7 @@ func (w *way) closeUnless(err *error) {
 	}
 }
 
-// try fills in what becomes of super-packets that are written to a port.
+// try fills in what happens to super-packets that are written to a port.
 func (l *lab) try(k *Kind, w *way) error {
 	k.HeaderLen = w.q.HeaderLen()
 	t := trial{out: w.q.Transmitter(), dst: w.receiver.Attrs().HardwareAddr}
@@ -217,8 +217,8 @@ func (l *lab) try(k *Kind, w *way) error {
 	if err == nil {
 		k.Out.HBH, hbh, err = t.longest(shape{v6: true, form: vnet.FormHBH}, max)
 	}
-	// Plain comes first: from 7.0 on the kernel takes the hop-by-hop header for one like
-	// any other, and copies it to every segment that it may have to cut later.
+	// Plain comes first: from 7.0 on the kernel treats this hop-by-hop header like any other, and
+	// copies it to every segment that it may cut later.
 	switch {
 	case err != nil:
 		return fmt.Errorf("IPv6: %w", err)
@@ -242,19 +242,19 @@ type trial struct {
 
 // sink is where packets arrive.
 type sink interface {
-	// next is the length of the next packet that has arrived, as measure tells it, and
-	// its GSO type if that is known. unix.EAGAIN says that there is none.
+	// next returns the length, as measure gives it, of the next packet that has arrived, and its
+	// GSO type if known. The error is unix.EAGAIN if there is none.
 	next() (n int, gso *vnet.GSO, err error)
 	measure(s *shape) int
 }
 
-// begin turns to IPv4 or IPv6: it gives the receiving netdev an address and waits
-// until packets for it arrive.
+// begin switches to IPv4 or IPv6: it gives the receiving netdev an address and waits until packets
+// for it arrive.
 func (t *trial) begin(l *lab, receiver netlink.Link, v6 bool) error {
 	from, address, flags := &l.v4, receiver4, 0
 	if v6 {
 		from, address = &l.v6, receiver6
-		flags = unix.IFA_F_NODAD // there is no neighbour to ask whether it is taken
+		flags = unix.IFA_F_NODAD // there is no neighbour that could have the address
 	}
 	if from.tcp < 0 {
 		return unix.EAFNOSUPPORT
@@ -295,8 +295,8 @@ func (t *trial) send(s shape) error {
 	return nil
 }
 
-// maxWrite is the length of the longest frame that is not refused as too long,
-// up to vnet.MaxFrame. No memory is another matter: it may be there next time.
+// maxWrite is the length of the longest frame that is not refused as too long, up to vnet.MaxFrame.
+// A lack of memory does not count: it may pass.
 func (t *trial) maxWrite() (int, error) {
 	taken, refused := legacyMaxFrame, vnet.MaxFrame+1
 	for try := vnet.MaxFrame; refused-taken > 1; try = (taken + refused) / 2 {
@@ -315,13 +315,13 @@ func (t *trial) maxWrite() (int, error) {
 
 func noMemory(err error) bool { return errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) }
 
-// sizes are lengths to try between one just above 64 KiB and the longest. Those from
-// 516097 to 520192 are left out, for which the kernel never has memory (18 page
-// fragments, measured on 6.18).
+// sizes are lengths to try between one just above 64 KiB and the longest. Those from 516097 to
+// 520192 are left out, because the kernel never has memory for them (18 page fragments, measured on
+// 6.18).
 var sizes = []int{131072, 262144, 400000, 500000}
 
-// longest is the length of the longest packet of this shape, of those that are tried
-// up to max bytes, that reaches the receiver whole: all of them, or none above it.
+// longest tries ever longer packets of this shape, up to max bytes, until one does not reach the
+// receiver whole. n is the length of the longest that did; all says that every one did.
 func (t *trial) longest(s shape, max int) (n int, all bool, err error) {
 	small := s
 	small.form, small.n = vnet.FormNone, legacyMaxFrame
@@ -340,9 +340,9 @@ func (t *trial) longest(s shape, max int) (n int, all bool, err error) {
 		ok, err := t.passes(s)
 		switch {
 		case noMemory(err) && s.n > least:
-			continue // fragmented memory says nothing about the shape
+			continue // memory is fragmented: this says nothing about the shape
 		case errors.Is(err, unix.ENOMEM):
-			return n, false, nil // a packet socket says so to what the kernel cannot cut
+			return n, false, nil // the answer of a packet socket if the kernel cannot cut it
 		case !ok || err != nil:
 			return n, false, err
 		}
@@ -366,14 +366,13 @@ func (t *trial) passes(s shape) (bool, error) {
 	return t.arrived(s)
 }
 
-// arrived reports whether a packet of this shape is among those that were sent until
-// now. It sends a marker behind them, and another one if that gets lost: a new IPv6
-// address receives nothing until a kernel worker has been there (addrconf_dad_work in
-// net/ipv6/addrconf.c).
+// arrived reports whether a packet of this shape is among those that were sent so far and arrived.
+// It sends a marker after them, and another one if that gets lost: a new IPv6 address receives
+// nothing until a kernel worker has run (addrconf_dad_work in net/ipv6/addrconf.c).
 func (t *trial) arrived(s shape) (found bool, err error) {
 	want := t.tcp.measure(&s)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		t.markers++ // each has a length of its own
+		t.markers++ // each has a different length
 		m := shape{v6: t.v6, n: marker + t.markers}
 		if err := t.send(m); err != nil {
 			return false, err

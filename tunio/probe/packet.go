@@ -7,8 +7,8 @@ import (
 	"sluice/vnet"
 )
 
-// Addresses of the receiving netdev and of a sender that does not exist, behind
-// it: documentation prefixes (RFC 5737, RFC 3849).
+// Addresses of the receiving netdev and of a sender behind it that does not exist: documentation
+// prefixes (RFC 5737, RFC 3849).
 var (
 	receiver4 = netip.MustParsePrefix("192.0.2.1/24")
 	sender4   = netip.MustParseAddr("192.0.2.2")
@@ -17,7 +17,7 @@ var (
 	senderMAC = [6]byte{2} // locally administered
 )
 
-// gsoSize is that of a sender behind an MTU of 1500.
+// gsoSize is the MSS of a sender with an MTU of 1500.
 const gsoSize = 1400
 
 // shape is a packet to try with.
@@ -76,9 +76,8 @@ func (s *shape) received() int {
 	return s.n - vnet.EthLen
 }
 
-// build is the frame: a TCP or UDP packet, above gsoSize a super-packet. The payload is
-// zeros, and so is the transport checksum: who receives through a raw socket sees a
-// packet before TCP and UDP look at it.
+// build is the frame: a TCP or UDP packet, above gsoSize a super-packet. The payload and the
+// transport checksum are zeros: a raw socket gets a packet before TCP and UDP check it.
 func (s *shape) build(dst []byte) vnet.Frame {
 	b := make([]byte, s.n)
 	copy(b, dst)

@@ -11,9 +11,9 @@ import (
 	"sluice/tunio/release"
 )
 
-// Run tries the kernel. It needs CAP_SYS_ADMIN, to make a network namespace, and
-// /dev/net/tun for the TAP; what it lacks, Result.Why tells. It takes some tens of
-// milliseconds, most of them for the namespace.
+// Run tries the kernel. It needs CAP_SYS_ADMIN, to make a network namespace, and /dev/net/tun for
+// the TAP; Result.Why says what was missing. It takes some tens of milliseconds, most of them for
+// the namespace.
 func Run() Result {
 	r := Result{Release: release.Current()}
 	r.Tap, r.Packet = byRelease(r.Release)
@@ -26,8 +26,8 @@ func Run() Result {
 	return r
 }
 
-// onThread runs fn on an OS thread that ends with it, and with it every change that
-// fn makes to the thread.
+// onThread runs fn on an OS thread that then ends, and every change that fn made to the thread ends
+// with it.
 func onThread(fn func()) {
 	done := make(chan struct{})
 	go func() {
@@ -37,8 +37,8 @@ func onThread(fn func()) {
 			fn()
 			return
 		}
-		// The main thread never ends: the runtime would park it where fn has left it.
-		// While it is held, the next goroutine runs on another.
+		// The main thread never ends: the runtime would park it in the state that fn left. While it
+		// is held, the next goroutine runs on another thread.
 		onThread(fn)
 		runtime.UnlockOSThread()
 	}()
@@ -70,7 +70,7 @@ func enter() (*lab, error) {
 	return newLab()
 }
 
-// ability tries one kind of port, and replaces in a what was found out.
+// ability tries one kind of port, and writes what it finds out to a.
 func (l *lab) ability(a *Ability, open func() (*way, error)) error {
 	w, err := open()
 	if err != nil {
@@ -90,8 +90,8 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("probe %s: %w", what, err)
 }
 
-// pin keeps the thread on one CPU, if it may: what one CPU sends through a veth
-// arrives in order (enqueue_to_backlog in net/core/dev.c has a queue per CPU).
+// pin keeps the thread on one CPU if permitted: what one CPU sends through a veth arrives in order
+// (enqueue_to_backlog in net/core/dev.c has a queue per CPU).
 func pin() {
 	var may, one unix.CPUSet
 	if unix.SchedGetaffinity(0, &may) != nil {

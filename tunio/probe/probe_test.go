@@ -20,7 +20,7 @@ import (
 func TestProbeFindsWhatWasMeasuredOnThisRelease(t *testing.T) {
 	leaktest.NeedRoot(t)
 	release := Run().Release
-	var r Result // all zeros: what is right in the end was found
+	var r Result // all zeros: right values at the end were found
 	var err error
 	onThread(func() { err = r.try() })
 	if err != nil {
@@ -36,8 +36,8 @@ func TestProbeFindsWhatWasMeasuredOnThisRelease(t *testing.T) {
 		}
 	}
 	if strings.HasPrefix(release, "6.12.") && r.Tap.IPv6 == vnet.FormPlain {
-		// Measured: the receive side of 6.12.117 takes the plain form, which a packet socket
-		// makes of both; that of earlier ones does not, and it is they that byRelease is of.
+		// Measured: the receive side of 6.12.117 takes the plain form, which a packet socket makes
+		// of both. Earlier kernels do not, and byRelease describes those.
 		tap.IPv6, packet.IPv6 = vnet.FormPlain, vnet.FormPlain
 	}
 	if r.Tap != tap || r.Packet != packet {
@@ -69,8 +69,8 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// netdevs are those of the netdevs here that are called as the probe calls what it makes.
-// Others come and go with what else the machine does.
+// netdevs are the netdevs here with the names that the probe gives. Others come and go with other
+// work on the machine.
 func netdevs(t *testing.T) string {
 	t.Helper()
 	devs, err := net.Interfaces()
@@ -86,8 +86,8 @@ func netdevs(t *testing.T) string {
 	return fmt.Sprint(names)
 }
 
-// settle waits until no thread of the process is in a network namespace of its own:
-// a thread ends some time after its goroutine.
+// settle waits until no thread of the process is in another network namespace: a thread ends some
+// time after its goroutine.
 func settle(t *testing.T) {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
@@ -144,8 +144,7 @@ func TestOnThreadSparesTheMainThread(t *testing.T) {
 	}
 }
 
-// There is one Ability for both, and Run tries the packet socket alone: a macvtap
-// needs a device node.
+// Both share one Ability, and Run only tries the packet socket: a macvtap needs a device node.
 func TestMacvtapDoesWhatAPacketSocketDoes(t *testing.T) {
 	leaktest.NeedRoot(t)
 	var packet, macvtap Ability

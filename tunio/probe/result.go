@@ -10,7 +10,7 @@ import (
 // Ability is what the kernel takes, and delivers, of super-packets above 64 KiB.
 type Ability struct {
 	IPv4     bool      // with tot_len 0
-	IPv6     vnet.Form // in which form; FormNone: in none
+	IPv6     vnet.Form // in which form; FormNone if in none
 	MaxWrite int       // longest frame that one write takes, at most vnet.MaxFrame
 }
 
@@ -19,12 +19,12 @@ type Result struct {
 	Release string  // uname -r
 	Tap     Ability // of a write to a TAP
 
-	// Packet is that of a send through a packet socket, or a write to a macvtap, to a
-	// netdev whose own limits allow it.
+	// Packet is that of a send through a packet socket or a write to a macvtap, over a netdev whose
+	// own limits allow it.
 	Packet Ability
 
-	// Probed: everything here was tried. Else Why says what was not and for which
-	// reason, and what was measured on other kernels of the release stands in.
+	// Probed says that everything here was tried. Otherwise Why says what was not tried and why,
+	// and the values are those measured on other kernels of the release.
 	Probed bool
 	Why    string
 }
@@ -42,13 +42,12 @@ func (r *Result) Check() error {
 	return nil
 }
 
-// byRelease is what was measured, with payloads of 70000 to 524000 bytes, on
-// kernels 6.1, 6.12, 6.18 and 7.3: the answer where nothing can be tried. Where the
-// behaviour changed in between was read in the kernel's history: since 6.6
-// alloc_skb_with_frags takes more than 17 pages, and 7.0 did away with the
-// hop-by-hop header. Up to 6.19 no form survives a packet socket: ipv6_gso_segment
-// takes the header off before it finds that there is nothing to cut. Some stable
-// kernels do better than their release: 6.12.117 takes what is left of it.
+// byRelease is what was measured, with payloads of 70000 to 524000 bytes, on kernels 6.1, 6.12,
+// 6.18 and 7.3: the answer where nothing can be tried. The releases in which the behaviour changed
+// come from the kernel's history: since 6.6 alloc_skb_with_frags takes more than 17 pages, and 7.0
+// removed the hop-by-hop header. Up to 6.19 no form survives a packet socket: ipv6_gso_segment
+// removes the header before it finds that there is nothing to cut. Some stable kernels do better
+// than their release: 6.12.117 accepts the packet without it.
 func byRelease(running string) (tap, packet Ability) {
 	switch {
 	case release.Since(running, 7, 0):

@@ -42,7 +42,7 @@ func TestShapesAreWellFormed(t *testing.T) {
 		name     string
 		shape    shape
 		received int // by a raw socket
-		length   int // that the IP header tells
+		length   int // given by the IP header
 		headers  int
 	}{
 		{"IPv4 small", shape{n: 200}, 186, 186, 54},

@@ -1,5 +1,5 @@
-// Package release tells which release of Linux runs. Only what cannot be tried is
-// decided by it: distributions carry patches.
+// Package release says which release of Linux is running. Use it only for what cannot be tried,
+// since distributions carry patches.
 package release
 
 import (
@@ -12,7 +12,7 @@ import (
 // Current is what uname -r says.
 func Current() string {
 	var u unix.Utsname
-	_ = unix.Uname(&u) // fails for a bad pointer only
+	_ = unix.Uname(&u) // fails only for a bad pointer
 	return unix.ByteSliceToString(u.Release[:])
 }
 

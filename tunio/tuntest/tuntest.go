@@ -1,16 +1,15 @@
-// Package tuntest is a device for tests that need no privilege: one end of a
-// seqpacket socketpair is a tunio.Queue, with a tap's framing (a header and a frame a
-// message), the other is the test's.
+// Package tuntest is a device for tests that need no privilege: one end of a seqpacket socketpair
+// is a tunio.Queue, with a tap's framing (each message is a header and a frame); the other belongs
+// to the test.
 //
 // # Units
 //
-// Those of package vnet; headers are vnet.HeaderLen bytes.
+// As in package vnet; headers are vnet.HeaderLen bytes.
 //
 // # Ownership
 //
-// New closes both ends with the test. What reads the queue, or writes through its
-// transmitters, must have stopped by then: end it in a Cleanup that is registered
-// after New.
+// New closes both ends with the test. Whatever reads the queue or writes through its transmitters
+// must have stopped by then: stop it in a Cleanup that is registered after New.
 //
 // # Concurrency
 //
@@ -33,13 +32,13 @@ import (
 	"sluice/vnet"
 )
 
-// patience bounds each wait of a Peer: only a test that would fail waits so long.
+// patience bounds each wait of a Peer. Only a failing test waits that long.
 const patience = 20 * time.Second
 
-// bufferLen is asked of the sockets: a message must fit in whole, and several do.
+// bufferLen is the sockets' buffer size: room for several of the longest messages.
 const bufferLen = 4 << 20
 
-// ErrClosed is the answer of a Peer whose other end, or itself, is closed.
+// ErrClosed says that the Peer or its other end is closed.
 var ErrClosed = errors.New("tuntest: closed")
 
 // Peer is the test's end of the device.
