@@ -1,6 +1,6 @@
-// Package leaktest is what the tests of several packages share: it fails a run
-// that leaves descriptors or goroutines behind, tells which child processes are left,
-// and skips what needs root.
+// Package leaktest is shared by the tests of several packages. It fails a run that leaves
+// descriptors or goroutines behind, lists the child processes that are left, and skips tests that
+// need root.
 //
 // # Concurrency
 //
@@ -22,12 +22,11 @@ import (
 	"time"
 )
 
-// patience is how long what has ended may take to be gone: finished threads and
-// goroutines linger on a busy machine.
+// patience bounds the wait for finished threads and goroutines, which linger on a busy machine.
 const patience = 20 * time.Second
 
-// Main runs the tests and returns their exit code, or a failure if a descriptor is
-// there that was not before, or more goroutines.
+// Main runs the tests and returns their exit code, or a failure if there are new descriptors or
+// more goroutines afterwards.
 func Main(m *testing.M) int {
 	before, goroutines := OpenFiles(), runtime.NumGoroutine()
 	code := m.Run()
@@ -51,11 +50,11 @@ func Main(m *testing.M) int {
 	}
 }
 
-// startRuntime lets the runtime open what it opens once and keeps: its poller, and
-// what comes with the first child process.
+// startRuntime lets the runtime open what it keeps open: its poller, and what comes with the first
+// child process.
 var startRuntime = sync.OnceFunc(func() {
 	exec.Command("true").Run()
-	r, w, err := os.Pipe() // goes to the poller, as it takes deadlines
+	r, w, err := os.Pipe() // uses the poller, since it takes deadlines
 	if err == nil {
 		err = errors.Join(r.SetDeadline(time.Time{}), r.Close(), w.Close())
 	}
@@ -64,8 +63,8 @@ var startRuntime = sync.OnceFunc(func() {
 	}
 })
 
-// OpenFiles is what the process has open: each descriptor's number, and what it is.
-// What the runtime keeps for itself is among it from the first call on.
+// OpenFiles is what the process has open: each descriptor's number, and what it is. From the first
+// call on it includes what the runtime keeps for itself.
 func OpenFiles() (files []string) {
 	startRuntime()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -73,7 +72,7 @@ func OpenFiles() (files []string) {
 		panic(err)
 	}
 	for _, e := range entries {
-		// That of /proc/self/fd itself has gone.
+		// The descriptor of /proc/self/fd itself is gone.
 		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
 			files = append(files, e.Name()+" "+target)
 		}
@@ -81,9 +80,8 @@ func OpenFiles() (files []string) {
 	return files
 }
 
-// Children are the process ids of this process's children, those that have ended but
-// have not been waited for among them. The kernel lists them by the thread that they
-// are children of.
+// Children are the process ids of this process's children, including those that have ended and were
+// not waited for. The kernel lists them by parent thread.
 func Children() (pids []string) {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
@@ -93,8 +91,8 @@ func Children() (pids []string) {
 	return pids
 }
 
-// NeedRoot skips a test that makes network namespaces where it may not; with
-// SLUICE_REQUIRE=1 it fails instead.
+// NeedRoot skips a test that makes network namespaces if the process may not; with SLUICE_REQUIRE=1
+// it fails instead.
 func NeedRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() == 0 {

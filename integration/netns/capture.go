@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// captureBuffer is the socket buffer of a capture, in bytes: it holds one burst
-	// of 1000 segments, with what the kernel adds to each.
+	// captureBuffer is the socket buffer of a capture, in bytes. It holds a burst of 1000 segments
+	// with the kernel's overhead.
 	captureBuffer = 64 << 20
-	// capturePoll bounds how long a capture takes to notice that it is to stop.
+	// capturePoll bounds how long a capture takes to notice that it must stop.
 	capturePoll = 20 * time.Millisecond
-	// vlanOffset is where a VLAN tag belongs: behind both MAC addresses.
+	// vlanOffset is where a VLAN tag belongs: after both MAC addresses.
 	vlanOffset = 12
 	// maxFrame is longer than any frame that a kernel makes (524279 and a tag).
 	maxFrame = 1 << 20
@@ -30,7 +30,7 @@ const (
 // Captured is one frame that a capture saw.
 type Captured struct {
 	Data     []byte // from the Ethernet header on, VLAN tags in-band
-	Outgoing bool   // the host sent it; else it came in
+	Outgoing bool   // the host sent it; otherwise it came in
 	// Unchecked: the kernel had not computed its transport checksum yet
 	// (CHECKSUM_PARTIAL), so the field holds the pseudo-header's sum.
 	Unchecked bool
@@ -46,19 +46,18 @@ type Capture struct {
 	done  chan struct{}
 	once  sync.Once
 
-	frames []Captured // the goroutine's until done is closed
+	frames []Captured // owned by the goroutine until done is closed
 	max    [2]int     // by direction: in, out; same
 	err    error      // same
 }
 
-// MeasureFrames notes the length of the greatest frame of a device; it reads no
-// payload, but costs time: do not time what runs beside it.
+// MeasureFrames records the length of the greatest frame of a device. It reads no payload, but
+// costs CPU time: do not measure speed beside it.
 func (ns *Namespace) MeasureFrames(device string) (*Capture, error) {
 	return ns.capture(device, false)
 }
 
-// CaptureFrames keeps all frames of a device. It is an error of Stop when some
-// were lost.
+// CaptureFrames keeps all frames of a device. Stop returns an error if some were lost.
 func (ns *Namespace) CaptureFrames(device string) (*Capture, error) {
 	return ns.capture(device, true)
 }
@@ -111,15 +110,14 @@ func (c *Capture) open(index int) (err error) {
 	return unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index})
 }
 
-// run receives until told to stop, and then until the traffic pauses or, where it does
-// not, what has come when it had its time.
+// run receives until told to stop, and then until the traffic pauses, or for captureDrain at most.
 func (c *Capture) run() {
 	defer close(c.done)
 	defer unix.Close(c.fd)
 	defer c.countLost()
 	buffer := make([]byte, maxFrame)
 	if !c.keep {
-		buffer = buffer[:1] // MSG_TRUNC tells the length all the same
+		buffer = buffer[:1] // the length comes from MSG_TRUNC
 	}
 	var aux [64]byte
 	stop, drained := c.stop, (<-chan time.Time)(nil)
@@ -136,7 +134,7 @@ func (c *Capture) run() {
 		}
 		n, auxLen, _, from, err := unix.Recvmsg(c.fd, buffer, aux[:], unix.MSG_TRUNC)
 		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENETDOWN): // told once a change
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENETDOWN): // reported once a change
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			if stop == nil {
@@ -151,7 +149,7 @@ func (c *Capture) run() {
 	}
 }
 
-// shut keeps further frames out of the socket; what is in it stays.
+// shut keeps new frames out of the socket; those in it stay.
 func (c *Capture) shut() error {
 	none := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
 	err := unix.SetsockoptSockFprog(c.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
@@ -186,7 +184,7 @@ func (c *Capture) add(buffer []byte, n int, aux []byte, from unix.Sockaddr) {
 	c.frames = append(c.frames, Captured{frame, outgoing, info.unchecked})
 }
 
-// auxdata is what struct tpacket_auxdata says of a frame.
+// auxdata is what struct tpacket_auxdata says about a frame.
 type auxdata struct {
 	tag       []byte // TPID and TCI as on the wire, or nil
 	unchecked bool
@@ -218,7 +216,7 @@ func parseAuxdata(control []byte) (info auxdata) {
 	return info
 }
 
-// countLost makes lost frames an error where all were to be kept.
+// countLost makes lost frames an error if all had to be kept.
 func (c *Capture) countLost() {
 	stats, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
@@ -233,8 +231,8 @@ func (c *Capture) end() {
 	<-c.done
 }
 
-// Stop ends the capture once nothing has come for 20 ms, or after a second of traffic
-// that goes on. What has come until then is in it. The other methods are valid after it.
+// Stop ends the capture once nothing has come for 20 ms, or after a second of continuing traffic.
+// The capture then holds everything that came before. The other methods are valid after Stop.
 func (c *Capture) Stop() error {
 	c.end()
 	return c.err

@@ -82,8 +82,8 @@ func (c Counters) readPairs(file string) error {
 	return s.Err()
 }
 
-// TCPErrors names the counters that corruption raises at a receiver, with their
-// values, or is empty: none of them may move in a laboratory that loses nothing.
+// TCPErrors lists the counters that corruption raises at a receiver, with their values. It must be
+// empty in a lab that loses nothing.
 func (c Counters) TCPErrors() string {
 	var bad []string
 	for _, name := range []string{

@@ -88,14 +88,14 @@ func fresh(t *testing.T, body func(t *testing.T)) {
 	}
 }
 
-// TestFreshMachine makes laboratories and names of ip in every order, in a /run/netns in
+// TestFreshMachine makes labs and names of ip in every order, in a /run/netns in
 // each state that a machine may have it in, and wants nothing but the directory left.
 func TestFreshMachine(t *testing.T) {
 	ip := func(t *testing.T) {
 		ipNetns(t, "add", "x")
 		ipNetns(t, "del", "x")
 	}
-	// open makes a laboratory. end closes it, if its namespace has kept its name till then.
+	// open makes a lab. end closes it, if its namespace has kept its name till then.
 	open := func(t *testing.T) (end func()) {
 		lab := netns.New("fresh")
 		t.Cleanup(func() { lab.Close() })
@@ -213,7 +213,7 @@ func TestFreshMachine(t *testing.T) {
 	}
 }
 
-// TestRunDirIsSharedOnce: ip locks the directory while it shares it, and a laboratory
+// TestRunDirIsSharedOnce: ip locks the directory while it shares it, and a lab
 // waits for the lock. Two at once would mount the directory twice.
 func TestRunDirIsSharedOnce(t *testing.T) {
 	fresh(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestRunDirIsSharedOnce(t *testing.T) {
 		dir, err := os.Open(runDir)
 		need(t, err)
 		defer dir.Close()
-		// ip's lock is exclusive. This one is shared: a laboratory that takes a shared lock too
+		// ip's lock is exclusive. This one is shared: a lab that takes a shared lock too
 		// does not wait.
 		need(t, unix.Flock(int(dir.Fd()), unix.LOCK_SH))
 		info, err := dir.Stat()
@@ -236,7 +236,7 @@ func TestRunDirIsSharedOnce(t *testing.T) {
 			defer close(made)
 			lab.Namespace("a")
 		}()
-		need(t, netns.Until(t.Context(), "the laboratory to wait", func() (bool, error) {
+		need(t, netns.Until(t.Context(), "the lab to wait", func() (bool, error) {
 			select {
 			case <-made:
 				return false, fmt.Errorf("it did not: %v", lab.Err())
@@ -312,7 +312,7 @@ func gone(t *testing.T, files []string) {
 	}
 }
 
-// startMaker starts a process that builds a laboratory. It tells what a kill leaves of
+// startMaker starts a process that builds a lab. It tells what a kill leaves of
 // it: the name of a namespace, a temporary directory, and the maker's own.
 func startMaker(t *testing.T) (left []string, kill func()) {
 	t.Helper()

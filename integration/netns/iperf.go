@@ -15,24 +15,23 @@ import (
 // iperfPort is iperf3's own default.
 const iperfPort = 5201
 
-// IperfWrite is the length of every write of an iperf3 sender, in bytes. With iperf3's own
-// 128 KiB the sender is the limit: over a Linux bridge that takes 389120 bytes, one stream
-// reaches 24 to 26 Gbit/s with that and 53 to 61 with 1 MiB (2 CPUs, Linux 6.18).
+// IperfWrite is the length of every write of an iperf3 sender, in bytes. With iperf3's default of
+// 128 KiB the sender is the limit: over a Linux bridge that takes 389120 bytes, one stream reaches
+// 24 to 26 Gbit/s with it, and 53 to 61 with 1 MiB (2 CPUs, Linux 6.18).
 const IperfWrite = 1 << 20
 
-// iperfGrace is what iperf3 may take beyond its measurement: to connect, and to
-// exchange results over a path that loses much.
+// iperfGrace is the time that iperf3 may take beyond its measurement: to connect, and to exchange
+// results over a path that loses much.
 const iperfGrace = 15 * time.Second
 
-// Load is how much one TCP stream sends: for a time, or an amount. One of both
-// is set.
+// Load is how much one TCP stream sends: for a time, or an amount. One of the two is set.
 type Load struct {
 	Seconds int
 	Bytes   int64
 
-	// Congestion names the sender's congestion control; empty: the namespace's own.
-	// As an option of the socket it may be any that the kernel has; the sysctl of
-	// a namespace takes only those of net.ipv4.tcp_allowed_congestion_control.
+	// Congestion names the sender's congestion control; empty means the namespace's own. It is set
+	// as a socket option, which takes any that the kernel has. A namespace's sysctl takes only
+	// those of net.ipv4.tcp_allowed_congestion_control.
 	Congestion string
 
 	Binding *Binding // nil: the scheduler decides
@@ -44,8 +43,8 @@ type Binding struct{ Sender, Receiver int }
 // IperfResult is what one TCP stream of iperf3 reached.
 type IperfResult struct {
 	Gbits       float64 // Gbit/s of payload that the receiver counted
-	Bytes       int64   // payload that the receiver read; not all, if Load.Bytes is set
-	Retransmits int     // segments that the sender sent again
+	Bytes       int64   // payload that the receiver read; not all of it if Load.Bytes is set
+	Retransmits int     // segments that the sender retransmitted
 	WriteSize   int     // length of the sender's writes, in bytes
 }
 

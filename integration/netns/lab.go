@@ -11,12 +11,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// labs counts the laboratories of this process, to keep their names apart.
+// labs counts the labs of this process, for unique names.
 var labs atomic.Uint32
 
-// Lab owns namespaces and what runs in them.
+// Lab owns namespaces and the processes in them.
 type Lab struct {
-	prefix  string // of the names of its namespaces
+	prefix  string // start of its namespaces' names
 	entered bool   // self counts it until it has closed
 
 	mu         sync.Mutex
@@ -26,13 +26,13 @@ type Lab struct {
 	stops      []func()     // guarded by mu: end processes and captures
 }
 
-// New makes an empty laboratory. The name only helps a reader of /run/netns.
+// New makes an empty lab. The name only helps a reader of /run/netns.
 func New(name string) *Lab {
 	sweep()
 	maker, err := self.enter()
 	l := &Lab{prefix: fmt.Sprintf("%s-%s%d-", maker, name, labs.Add(1)), entered: err == nil}
 	if err != nil {
-		l.err = fmt.Errorf("netns: make laboratory: %w", err)
+		l.err = fmt.Errorf("netns: make lab: %w", err)
 	}
 	return l
 }
@@ -59,7 +59,7 @@ func (l *Lab) build(op, object string, step func() error) {
 	}
 }
 
-// onClose registers stop for Close, which may have happened already.
+// onClose registers stop for Close, which may already have run.
 func (l *Lab) onClose(stop func()) {
 	l.mu.Lock()
 	closed := l.closed
@@ -72,19 +72,19 @@ func (l *Lab) onClose(stop func()) {
 	}
 }
 
-// Close ends every process and removes every namespace of the laboratory.
+// Close ends every process and removes every namespace of the lab.
 func (l *Lab) Close() error {
 	l.mu.Lock()
 	leaves := l.entered && !l.closed
 	l.closed = true
 	if l.err == nil {
-		l.err = fmt.Errorf("netns: laboratory: %w", os.ErrClosed)
+		l.err = fmt.Errorf("netns: lab: %w", os.ErrClosed)
 	}
 	namespaces, stops := l.namespaces, l.stops
 	l.namespaces, l.stops = nil, nil
 	l.mu.Unlock()
 
-	for _, stop := range slices.Backward(stops) { // a process ends before its file goes
+	for _, stop := range slices.Backward(stops) { // end processes before their files go
 		stop()
 	}
 	var errs []error
@@ -92,15 +92,15 @@ func (l *Lab) Close() error {
 		errs = append(errs, ns.close())
 	}
 	err := errors.Join(errs...)
-	if leaves && err == nil { // what could not be removed, somebody's sweep must find
+	if leaves && err == nil { // what could not be removed must be found by a sweep
 		self.leave()
 	}
 	return err
 }
 
-// Link is how one end of a cable is set up. Zero values keep the kernel's
-// defaults. Sizes are in bytes, as the kernel compares them: a super-packet is
-// shorter than the limit, Ethernet header included.
+// Link is the setup of one end of a cable. Zero values keep the kernel's defaults. Sizes are in
+// bytes, as the kernel compares them: a super-packet is shorter than the limit, Ethernet header
+// included.
 type Link struct {
 	MTU     int
 	GSO     int // gso_max_size; a TCP socket routed over the link sends up to this
@@ -124,7 +124,7 @@ func (l *Lab) Veth(a *Namespace, aName string, b *Namespace, bName string, link 
 		})
 	})
 	a.SetLink(aName, link)
-	if link.MAC != "" { // one address cannot be both ends'
+	if link.MAC != "" { // two ends cannot share one address
 		link.MAC = ""
 	}
 	b.SetLink(bName, link)

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// namePrefix starts the name of a maker's directory, sluice-PID-RANDOM, which
-	// starts the names of its namespaces: sluice-PID-RANDOM-LABORATORY-NAME.
+	// namePrefix starts the name of a maker's directory, sluice-PID-RANDOM. That in turn starts the
+	// names of its namespaces: sluice-PID-RANDOM-LAB-NAME.
 	namePrefix = "sluice-"
-	// lockFile is what makes a directory a maker's. The maker holds a lock on it as
-	// long as it lives; the kernel takes the lock from the dead. A pid would prove
-	// nothing: it may be of another pid namespace, or of nobody's but in a name.
+	// lockFile marks a directory as a maker's. The maker holds a lock on it as long as it lives;
+	// the kernel releases the lock of a dead one. A pid proves nothing: it may be from another pid
+	// namespace, or only part of a name.
 	lockFile = "maker.lock"
 )
 
-// maker is a process that makes laboratories and temporary directories. It has a
-// directory while it has any of them.
+// maker is a process that makes labs and temporary directories. It has a directory while it has any
+// of them.
 type maker struct {
 	mu   sync.Mutex
 	labs int      // guarded by mu: how many are open
@@ -34,8 +34,8 @@ type maker struct {
 // self is this process.
 var self maker
 
-// enter is called for each laboratory, and leave when it has closed. What it returns
-// starts the names of the laboratory's namespaces.
+// enter is called for each lab, and leave when it has closed. enter returns the start of the names
+// of the lab's namespaces.
 func (m *maker) enter() (name string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,10 +67,10 @@ func (m *maker) open() (err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	if err := os.Chmod(dir, 0o711); err != nil { // what is in it may be for others
+	if err := os.Chmod(dir, 0o711); err != nil { // its content may be for other users
 		return err
 	}
-	// The file gets its name when it is locked, so that nobody finds it free.
+	// The file gets its name only when it is locked, so that no process finds it unlocked.
 	fresh := filepath.Join(dir, "fresh")
 	lock, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -96,9 +96,9 @@ func (m *maker) tidy() {
 	m.dir, m.lock = "", nil
 }
 
-// TempDir makes a temporary directory. The caller ends it with RemoveDir; if the
-// caller's process is killed, the next New or TempDir of any process of the same user
-// and with the same os.TempDir does. The word says what it is for.
+// TempDir makes a temporary directory, whose name contains word. The caller removes it with
+// RemoveDir. If the caller's process is killed, the next New or TempDir of any process with the
+// same user and os.TempDir removes it.
 func TempDir(word string) (string, error) {
 	sweep()
 	self.mu.Lock()
@@ -109,8 +109,7 @@ func TempDir(word string) (string, error) {
 	return os.MkdirTemp(self.dir, word+"-*")
 }
 
-// RemoveDir removes a directory of TempDir with all that is in it. It may be gone
-// already.
+// RemoveDir removes a directory of TempDir and its content. It may already be gone.
 func RemoveDir(dir string) error {
 	err := os.RemoveAll(dir)
 	self.mu.Lock()
@@ -119,8 +118,8 @@ func RemoveDir(dir string) error {
 	return err
 }
 
-// sweep removes what dead makers have left: killed, or ended by a test's timeout. An
-// error leaves it to the next sweep.
+// sweep removes what dead makers left, which were killed or ended by a test's timeout. After an
+// error the next sweep tries again.
 func sweep() {
 	entries, _ := os.ReadDir(os.TempDir())
 	for _, e := range entries {
@@ -130,8 +129,8 @@ func sweep() {
 	}
 }
 
-// bury removes a maker's directory and namespaces if dir is one, of this user's, and
-// the maker is dead.
+// bury removes a maker's directory and namespaces if dir is such a directory, this user's, and the
+// maker is dead.
 func bury(dir string) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
@@ -148,13 +147,13 @@ func bury(dir string) {
 	names, _ := os.ReadDir(runDir)
 	for _, ns := range names {
 		if strings.HasPrefix(ns.Name(), filepath.Base(dir)+"-") && removeName(ns.Name()) != nil {
-			return // without its maker's directory nobody would dare
+			return // without its maker's directory no sweep would touch it
 		}
 	}
 	_ = os.RemoveAll(dir)
 }
 
-// tryLock takes the lock of a file unless another open file has it.
+// tryLock locks a file, unless another open file has the lock.
 func tryLock(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }

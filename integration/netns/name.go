@@ -14,10 +14,10 @@ import (
 // with the namespace mounted on it.
 const runDir = "/run/netns"
 
-// shareRunDir makes runDir a shared mount on itself, as the first `ip netns add` on a
-// machine does (netns_add in iproute2's ip/ipnetns.c). It is called before a name is
-// made: a name that is there already gets mounted twice, and the lower mount, which no
-// path reaches any more, keeps its file busy for ever.
+// shareRunDir makes runDir a shared mount on itself, as the first `ip netns add` on a machine does
+// (netns_add in iproute2's ip/ipnetns.c). It is called before a name is made. Otherwise an existing
+// name gets mounted twice, and the lower mount, which no path reaches, keeps its file busy for
+// ever.
 func shareRunDir() error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
@@ -26,8 +26,8 @@ func shareRunDir() error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close() // and let go of the lock
-	// ip takes the same lock: two at once would each mount the directory.
+	defer dir.Close() // and release the lock
+	// ip takes the same lock. Without it, two processes could both mount the directory.
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", runDir, err)
 	}
@@ -45,8 +45,8 @@ func shareRunDir() error {
 	return nil
 }
 
-// removeName removes a namespace's name; it may be gone already. It may also be a file
-// that nothing is mounted on: its maker was killed before the mount.
+// removeName removes a namespace's name. It may already be gone. It may also be a plain file, if
+// its maker was killed before the mount.
 func removeName(name string) error {
 	file := filepath.Join(runDir, name)
 	_ = unix.Unmount(file, unix.MNT_DETACH)
@@ -60,11 +60,10 @@ func removeName(name string) error {
 	return fmt.Errorf("netns: remove %s: %w", name, err)
 }
 
-// removeBusy removes a name's file where a mount on it lies hidden below runDir's own.
-// The kernel removes a file that is a mount point in other mount namespaces only, and
-// unmounts it there (vfs_unlink in fs/namei.c, detach_mounts in fs/namespace.c). So
-// this thread gets a mount namespace, unmounts there all that hides the file, and
-// removes it. No other mount of anybody's changes.
+// removeBusy removes a name's file if a mount on it is hidden below runDir's own mount. The kernel
+// removes a file that is a mount point only in other mount namespaces, and unmounts it there
+// (vfs_unlink in fs/namei.c, detach_mounts in fs/namespace.c). So this thread gets its own mount
+// namespace, unmounts there everything that hides the file, and removes it. No other mount changes.
 func removeBusy(file string) error {
 	result := make(chan error, 1)
 	spawn(func() {
@@ -72,7 +71,7 @@ func removeBusy(file string) error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return err
 			}
-			// Without this, what is unmounted here is unmounted everywhere.
+			// Without this, an unmount here would be an unmount everywhere.
 			if err := unix.Mount("", "/", "none", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 				return err
 			}
@@ -94,8 +93,8 @@ func removeBusy(file string) error {
 	return <-result
 }
 
-// spawn runs f in a goroutine on a thread of its own, which ends with f. So f may leave
-// the process's namespaces: no other goroutine can find itself where f was.
+// spawn runs f in a goroutine on its own thread, which ends with f. So f may leave the process's
+// namespaces: no other goroutine ever runs on that thread.
 func spawn(f func()) {
 	go func() {
 		runtime.LockOSThread() // for good: the runtime ends the thread with the goroutine
@@ -103,8 +102,8 @@ func spawn(f func()) {
 			f()
 			return
 		}
-		// The main thread is never ended, and /proc/self shows its namespaces. While
-		// this goroutine holds it, another one gets another thread.
+		// The main thread never ends, and /proc/self shows its namespaces. While this goroutine
+		// holds it, another goroutine gets another thread.
 		defer runtime.UnlockOSThread()
 		done := make(chan struct{})
 		spawn(func() {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is one network namespace of a laboratory.
+// Namespace is one network namespace of a lab.
 type Namespace struct {
 	Name string // under /run/netns
 
@@ -24,11 +24,10 @@ type Namespace struct {
 	links  *netlink.Handle // holds the namespace alive, so it is closed before the name goes
 
 	mu   sync.Mutex
-	jobs chan func() // guarded by mu: what its thread is to do; nil once closed
+	jobs chan func() // guarded by mu: work for its thread; nil once closed
 }
 
-// Namespace makes a namespace with its loopback up. The name is completed to a
-// unique one.
+// Namespace makes a namespace with its loopback up. The name is made unique.
 func (l *Lab) Namespace(name string) *Namespace {
 	ns := &Namespace{Name: l.prefix + name, lab: l, handle: vishns.None()}
 	l.build("make namespace", ns.Name, func() error {
@@ -41,7 +40,7 @@ func (l *Lab) Namespace(name string) *Namespace {
 			l.namespaces = append(l.namespaces, ns)
 		}
 		l.mu.Unlock()
-		if closed { // Close came in between and does not know of this one
+		if closed { // Close ran in between and does not know this one
 			return errors.Join(os.ErrClosed, ns.close())
 		}
 		return nil
@@ -67,7 +66,7 @@ func (ns *Namespace) open() error {
 	})
 }
 
-// live makes the namespace, on a thread of its own, and then runs jobs there.
+// live makes the namespace on its own thread, and then runs jobs there.
 func (ns *Namespace) live(jobs <-chan func(), made chan<- error) {
 	handle, err := vishns.NewNamed(ns.Name)
 	ns.handle = handle
@@ -99,11 +98,10 @@ func (ns *Namespace) close() error {
 	return removeName(ns.Name)
 }
 
-// Do runs f on the namespace's thread and returns its error. What f opens (a
-// socket, /proc/thread-self/net) belongs to the namespace and may be used
-// elsewhere afterwards. f must not wait long: the namespace's other work
-// waits behind it. It must return: a Goexit (t.Fatal) ends the thread, after which
-// Do is an error.
+// Do runs f on the namespace's thread and returns its error. What f opens (a socket,
+// /proc/thread-self/net) belongs to the namespace and may be used elsewhere afterwards. f must not
+// block for long: the namespace's other work waits for it. It must return: a Goexit (t.Fatal) ends
+// the thread, and then Do always fails.
 func (ns *Namespace) Do(f func() error) error {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -119,12 +117,12 @@ func (ns *Namespace) Do(f func() error) error {
 	}
 	<-done
 	if !returned {
-		ns.jobs = nil // nobody receives any more
+		ns.jobs = nil // the thread no longer receives
 	}
 	return err
 }
 
-// SetLink sets a device up as link says, and up.
+// SetLink applies link to a device and sets it up.
 func (ns *Namespace) SetLink(device string, link Link) {
 	ns.lab.build("set up", ns.Name+" "+device, func() error {
 		dev, err := ns.links.LinkByName(device)
@@ -171,7 +169,7 @@ func (ns *Namespace) SetLink(device string, link Link) {
 	})
 }
 
-// Link returns what the kernel says of a device.
+// Link returns what the kernel says about a device.
 func (ns *Namespace) Link(device string) (*netlink.LinkAttrs, error) {
 	if err := ns.lab.Err(); err != nil {
 		return nil, err
@@ -194,8 +192,8 @@ func (ns *Namespace) DeleteLink(device string) {
 	})
 }
 
-// Address gives a device addresses, as "10.0.0.1/24". IPv6 addresses are usable
-// at once, without duplicate address detection.
+// Address gives a device addresses, as "10.0.0.1/24". IPv6 addresses are usable immediately,
+// without duplicate address detection.
 func (ns *Namespace) Address(device string, addresses ...string) {
 	for _, address := range addresses {
 		ns.lab.build("add address", ns.Name+" "+device+" "+address, func() error {
@@ -246,15 +244,15 @@ func (ns *Namespace) Bridge(name string, ports ...string) {
 	})
 }
 
-// Silent switches IPv6 off, so that the namespace's own stack sends nothing by
-// itself: the place for the middle ends of cables, and for captures.
+// Silent switches IPv6 off, so that the namespace's own stack sends nothing by itself. Use it for
+// the middle ends of cables, and for captures.
 func (ns *Namespace) Silent() {
 	ns.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
 	ns.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
 }
 
-// Eager makes the namespace's TCP send the greatest super-packets at once: a slow
-// machine's would stay small (tcp_tso_autosize in net/ipv4/tcp_output.c).
+// Eager makes the namespace's TCP send the greatest super-packets from the start. On a slow machine
+// they would stay small (tcp_tso_autosize in net/ipv4/tcp_output.c).
 func (ns *Namespace) Eager() {
 	ns.Sysctl("net.ipv4.tcp_tso_rtt_log", "20") // a round trip of up to a second counts as short
 	ns.Sysctl("net.ipv4.tcp_rmem", "4096 4194304 33554432")

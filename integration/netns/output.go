@@ -19,7 +19,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String is what was written up to now.
+// String is what was written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

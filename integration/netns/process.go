@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a command that runs in a namespace, in a process group of its own,
-// so that a terminal's interrupt reaches it only through its maker.
+// Process is a command that runs in a namespace. It has its own process group, so that a terminal's
+// interrupt reaches it only through its maker.
 type Process struct {
 	name   string
 	pid    int
@@ -26,9 +26,8 @@ type Process struct {
 	err    error // how it ended; valid once done is closed
 }
 
-// Start starts a command and returns at once. It is killed, with its process
-// group, when ctx ends, when the laboratory closes, and when its maker dies.
-// stdout may be nil.
+// Start starts a command and does not wait for it. It is killed, with its process group, when ctx
+// ends, when the lab closes, and when its maker dies. stdout may be nil.
 func (ns *Namespace) Start(
 	ctx context.Context, stdout io.Writer, name string, args ...string,
 ) (*Process, error) {
@@ -46,10 +45,10 @@ func (ns *Namespace) Start(
 	cmd.Stdout, cmd.Stderr = stdout, &p.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second // for pipes that a grandchild outside the group still holds
+	cmd.WaitDelay = time.Second // in case a grandchild outside the group still holds the pipes
 
-	// Pdeathsig fires when the forking thread ends, so that must be one that lives
-	// as long as the namespace.
+	// Pdeathsig fires when the forking thread ends, so that thread must live as long as the
+	// namespace.
 	if err := ns.Do(cmd.Start); err != nil {
 		cancel()
 		return nil, fmt.Errorf("netns: start %s: %w", name, err)
@@ -66,7 +65,7 @@ func (ns *Namespace) Start(
 	return p, nil
 }
 
-// Stderr is what the process has written to its standard error up to now.
+// Stderr is what the process has written to its standard error so far.
 func (p *Process) Stderr() string { return p.stderr.String() }
 
 // PID is the command's process id.
@@ -75,13 +74,13 @@ func (p *Process) PID() int { return p.pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the process, if it still runs, and waits for its end.
+// Kill ends the process if it is still running, and waits for its end.
 func (p *Process) Kill() {
 	p.cancel()
 	<-p.done
 }
 
-// Wait waits for the process to end and tells how, with its last words.
+// Wait waits for the process to end. The error says how, with its last output.
 func (p *Process) Wait() error {
 	<-p.done
 	p.cancel()
@@ -94,11 +93,11 @@ func (p *Process) Wait() error {
 	return fmt.Errorf("netns: %s: %w", p.name, p.err)
 }
 
-// Interrupt asks the process to end, with SIGTERM, and waits for it. After wait
-// it is killed, which is an error.
+// Interrupt asks the process to end, with SIGTERM, and waits for it. After wait it is killed, and
+// that is an error.
 func (p *Process) Interrupt(wait time.Duration) error {
 	select {
-	case <-p.done: // its pid may be another's by now
+	case <-p.done: // another process may have its pid by now
 		return p.Wait()
 	default:
 	}

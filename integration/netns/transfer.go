@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// blockSize is what one write of a transfer hands to TCP: more than the greatest
-// super-packet, so that TCP can fill these.
+// blockSize is the size of one write of a transfer. It is more than the greatest super-packet, so
+// that TCP can fill those.
 const blockSize = 1 << 20
 
-// Exchange sends size bytes from a to b and as many from b to a, at once over
-// one TCP connection, and compares the SHA-256 of what was sent with that of what
-// arrived. b's address is the one that a connects to.
+// Exchange sends size bytes from a to b and the same number from b to a, at the same time over one
+// TCP connection. It compares the SHA-256 of what was sent with that of what arrived. a connects to
+// b's address.
 func (l *Lab) Exchange(ctx context.Context, a, b *Namespace, address string, size int64) error {
 	if err := l.exchange(ctx, a, b, address, size); err != nil {
 		return fmt.Errorf("netns: exchange with %s: %w", address, err)
@@ -70,7 +70,7 @@ func (l *Lab) exchange(ctx context.Context, a, b *Namespace, address string, siz
 	}
 	near := Swap(ctx, conn.(*net.TCPConn), size, true)
 	if near != nil {
-		cancel() // the other side would wait for what does not come
+		cancel() // or the other side would wait for data that never comes
 	}
 	if farErr := <-far; near == nil || !errors.Is(farErr, context.Canceled) {
 		near = errors.Join(near, farErr)
@@ -84,9 +84,9 @@ const (
 	seedB = 'b'
 )
 
-// Swap is one side of an Exchange, for sides that are not both in a laboratory: it
-// sends size bytes and receives as many, at once, compares what arrived with what the
-// other side sends, and closes conn. The side that has dialed says so.
+// Swap is one side of an Exchange, for sides that are not both in a lab. It sends size bytes and
+// receives as many at the same time, compares what arrived with what the other side sends, and
+// closes conn. dialed is true on the side that dialed.
 func Swap(ctx context.Context, conn *net.TCPConn, size int64, dialed bool) error {
 	defer conn.Close()
 	mine, theirs := byte(seedB), byte(seedA)
@@ -123,8 +123,7 @@ func Swap(ctx context.Context, conn *net.TCPConn, size int64, dialed bool) error
 	return nil
 }
 
-// data is size pseudo-random bytes, without a pattern that a misplaced chunk
-// could hide in.
+// data is size pseudo-random bytes, without a pattern that could hide a misplaced chunk.
 func data(seed byte, size int64) io.Reader {
 	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), size)
 }

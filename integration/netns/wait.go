@@ -9,8 +9,8 @@ import (
 // waitLimit bounds a wait whose context has no deadline of its own.
 const waitLimit = 10 * time.Second
 
-// Until polls cond until it is true. It fails when ctx ends, at the latest after
-// ten seconds where ctx has no deadline; what names the condition in the error.
+// Until polls cond until it is true. It fails when ctx ends, or after ten seconds if ctx has no
+// deadline. what names the condition in the error.
 func Until(ctx context.Context, what string, cond func() (bool, error)) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc

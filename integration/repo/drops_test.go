@@ -12,8 +12,8 @@ import (
 	"sluice/vnet"
 )
 
-// dropConsts are the constants of vnet.Drop in the order of their values, from
-// Keep on, each with the comment behind it.
+// dropConsts are the constants of vnet.Drop in the order of their values, from Keep on, each with
+// its trailing comment.
 func dropConsts(t *testing.T) (names, comments []string) {
 	t.Helper()
 	for _, s := range sources(t) {
@@ -68,8 +68,7 @@ func snake(name string) string {
 	return strings.ToLower(word.ReplaceAllString(name, "${1}${3}_${2}${4}"))
 }
 
-// The comment behind a reason says on which side it is counted, and why frames are
-// dropped for it.
+// A reason's trailing comment says on which side it is counted, and why frames are dropped for it.
 func TestDropsAreDocumentedWithTheirSide(t *testing.T) {
 	names, comments := dropConsts(t)
 	for i, name := range names[:len(names)-1] {
@@ -90,7 +89,7 @@ func TestDropsAreDocumentedWithTheirSide(t *testing.T) {
 	}
 }
 
-// README explains every reason in the table of its side, and no other.
+// The README explains every reason in the table of its side, and only these.
 func TestREADMEExplainsEveryDrop(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root(t), "README.md"))
 	if err != nil {

@@ -14,9 +14,9 @@ const (
 	anyForeign = "*" // any module that is not ours
 )
 
-// arrows says what the packages in a folder import besides the standard library: a
-// path that ends with "/..." stands for what is below it too. A folder stands for
-// those below it, unless they have a line of their own.
+// arrows says what the packages in a folder may import besides the standard library. A path that
+// ends with "/..." includes everything below it. An entry also holds for the folders below it that
+// have no entry of their own.
 var arrows = map[string][]string{
 	"vnet":              {},
 	"vnet/vnettest":     {module + "vnet"},
@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"cmd/sluice":        {module + "...", anyForeign},
 }
 
-// arrowsOf are those of a folder, or of the nearest above it.
+// arrowsOf returns the entry for a folder, or for the nearest folder above it.
 func arrowsOf(dir string) ([]string, bool) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if a, ok := arrows[dir]; ok {
@@ -82,8 +82,8 @@ func TestImportsFollowTheArrows(t *testing.T) {
 	}
 }
 
-// Only commands know both the switch and the devices. Tests that put them together
-// are laboratories and lie under integration.
+// Only commands know both the switch and the devices. Tests that combine the two belong under
+// integration.
 func TestOnlyCommandsJoinSwitchAndDevices(t *testing.T) {
 	joins := map[string][2]bool{}
 	for _, s := range sources(t) {
@@ -111,8 +111,8 @@ func TestOnlyCommandsJoinSwitchAndDevices(t *testing.T) {
 // within reports whether path is dir or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// The packages that a frame crosses, and the desired state, make no system call, open
-// nothing and log nothing.
+// The packages on a frame's way, and the desired state, make no system call, open nothing and log
+// nothing.
 func TestPurePackagesStayPure(t *testing.T) {
 	impure := []string{"syscall", sys, "os", "os/exec", "net", "log", "log/slog", "io/fs", "testing"}
 	pure := []string{"vnet", "offload", "dataplane", "dataplane/summary", "cmd/sluice/internal/config"}
@@ -128,8 +128,8 @@ func TestPurePackagesStayPure(t *testing.T) {
 	}
 }
 
-// Packages that another project may import keep no state of their own: what they declare
-// outside of functions is never written to.
+// Packages that another project may import have no global state: their package variables are never
+// written to.
 func TestPurePackagesKeepNoState(t *testing.T) {
 	vars := map[string]bool{} // by folder and name
 	var pure []*source
@@ -165,7 +165,7 @@ func TestPurePackagesKeepNoState(t *testing.T) {
 	}
 }
 
-// written are what a node assigns to or takes the address of.
+// written are the expressions that a node assigns to or takes the address of.
 func written(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
@@ -182,7 +182,7 @@ func written(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// base is the variable of which e is an element, a field or what it points to.
+// base is the variable of which e is an element, a field or a dereference.
 func base(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {
@@ -223,8 +223,7 @@ func TestUnsafeOnlyWhereTheNameSaysSo(t *testing.T) {
 	}
 }
 
-// System calls belong to tunio, to laboratories, and, as signals and facts, to
-// commands.
+// System calls belong in tunio, in integration, and, for signals and facts, in commands.
 func TestSystemCallsAreTuniosBusiness(t *testing.T) {
 	for _, s := range sources(t) {
 		if within(s.dir(), "tunio") || within(s.dir(), "integration") || within(s.dir(), "cmd") {
@@ -238,7 +237,7 @@ func TestSystemCallsAreTuniosBusiness(t *testing.T) {
 	}
 }
 
-// Only packages for tests, which say so in their name, need testing.
+// Only packages for tests, with "test" in their name, may import testing.
 func TestTestingStaysOutOfTheProduct(t *testing.T) {
 	for _, s := range sources(t) {
 		if !s.test() && slices.Contains(s.imports(), "testing") && !strings.HasSuffix(s.dir(), "test") {

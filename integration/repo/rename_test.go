@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestModuleCanBeRenamed: in a copy of the tree, scripts/rename-module leaves no old path, and
-// what it leaves builds and keeps to the arrows; and it can be undone.
+// TestModuleCanBeRenamed: in a copy of the tree, scripts/rename-module leaves no old path, the
+// result builds and keeps to the arrows, and the renaming can be undone.
 func TestModuleCanBeRenamed(t *testing.T) {
 	before := map[string][]byte{}
 	dir := t.TempDir()

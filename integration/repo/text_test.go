@@ -24,8 +24,8 @@ func TestGofmt(t *testing.T) {
 	}
 }
 
-// Lines aim at 100 columns. This catches what is far beyond: a tab counts as two,
-// what a string says does not count, and the tables of tests may be wider.
+// Lines aim at 100 columns. This catches lines that are much longer. A tab counts as two, string
+// literals do not count, and test tables may be wider.
 func TestLinesAreShort(t *testing.T) {
 	literal := regexp.MustCompile(`"(\\.|[^"\\])*"|` + "`[^`]*`")
 	for _, s := range sources(t) {
@@ -42,8 +42,8 @@ func TestLinesAreShort(t *testing.T) {
 	}
 }
 
-// sections are what a package's documentation has to tell, where it applies: of
-// those that a frame crosses, all of it.
+// sections are the parts that a package's documentation must have, where they apply. Packages on a
+// frame's way have all of them.
 var sections = map[string][]string{
 	"vnet":              {"Units", "Ownership", "Concurrency", "Trust"},
 	"offload":           {"Units", "Ownership", "Concurrency", "Trust"},
@@ -57,7 +57,7 @@ var sections = map[string][]string{
 
 func TestEveryPackageIsDocumentedOnce(t *testing.T) {
 	docs := map[string][]string{} // by directory
-	tests := map[string]bool{}    // directories with nothing but tests
+	tests := map[string]bool{}    // directories that hold only tests
 	for _, s := range sources(t) {
 		only, seen := tests[s.dir()]
 		tests[s.dir()] = (only || !seen) && s.test()
@@ -85,8 +85,8 @@ func TestEveryPackageIsDocumentedOnce(t *testing.T) {
 	}
 }
 
-// Every exported name has its sentence. One of a group, as constants and fields
-// are, may have it in the group's comment or behind it.
+// Every exported name has a sentence. For one of a group, such as constants and fields, the group's
+// comment or a comment after it is enough.
 func TestExportedNamesAreDocumented(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() || s.file.Name.Name == "main" {
@@ -109,8 +109,7 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 	}
 }
 
-// ownMethod reports whether d is a method of an unexported type, or one whose name
-// says it all.
+// ownMethod reports whether d is a method of an unexported type, or one whose name is enough.
 func ownMethod(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return false
@@ -146,8 +145,8 @@ func undocumented(d *ast.GenDecl, spec ast.Spec) (names []string) {
 	return names
 }
 
-// banned are what no file may contain, and why. The patterns are put together
-// here so that this file does not contain them either.
+// banned is what no file may contain, and why. The patterns are split so that this file does not
+// match them.
 var banned = []struct {
 	pattern *regexp.Regexp
 	why     string
@@ -198,7 +197,7 @@ func TestFilesAreText(t *testing.T) {
 	})
 }
 
-// A skipped test tells why.
+// A skipped test says why.
 func TestSkipsAreExplained(t *testing.T) {
 	for _, s := range sources(t) {
 		ast.Inspect(s.file, func(n ast.Node) bool {

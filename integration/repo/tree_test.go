@@ -59,8 +59,8 @@ func root(t *testing.T) string {
 	}
 }
 
-// files calls f with every file of the repository. Directories that git or the
-// build owns are not the repository's.
+// files calls f with every file of the repository. Directories of git and of the build are left
+// out.
 func files(t *testing.T, f func(name string, text []byte, mode fs.FileMode)) {
 	t.Helper()
 	tree := os.DirFS(root(t))

@@ -1,7 +1,7 @@
-// Package traffic holds tests alone: real TCP, and frames made by hand, through
-// `sluice run`, between network namespaces and through every kind of port.
+// Package traffic holds only tests: real TCP, and frames made by hand, through `sluice run`,
+// between network namespaces and through every kind of port.
 //
-// The files, by what they ask:
+// What each file tests:
 //
 //	topology_test.go   do the cases from the field work, is nothing corrupt or lost
 //	limits_test.go     do frames keep to the limits of their egress, as these change
@@ -24,12 +24,11 @@
 //
 // # Ownership
 //
-// Each test makes its own namespaces and runs its own switch, which ends with the
-// test. Every switch that became ready must exit with 0 and report counters that
-// obey the laws of conservation.
+// Each test makes its own namespaces and runs its own switch, which ends with the test. Every
+// switch that became ready must exit with 0 and report counters that obey the conservation laws.
 //
 // # Time
 //
-// No test asserts a speed or fails because the machine is slow: what is to happen
-// soon is waited for, up to patience. Only a test that fails waits that long.
+// No test asserts a speed or fails because the machine is slow: tests wait for conditions, for up
+// to patience. Only a failing test waits that long.
 package traffic

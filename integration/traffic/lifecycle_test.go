@@ -436,7 +436,7 @@ func TestDeletedNamespaceGoes(t *testing.T) {
 			// As the tap's will be: netdevs of other namespaces have the same indexes.
 			b, x, y := pair(t, netns.Link{GRO: 200_000}, netns.Link{GRO: 200_000})
 			b.built()
-			// Not one of the laboratory's, which keeps its namespaces alive.
+			// Not one of the lab's, which keeps its namespaces alive.
 			name := b.sw.Name + "-gone"
 			t.Cleanup(func() {
 				if _, err := os.Stat("/run/netns/" + name); err == nil {

@@ -14,19 +14,18 @@ import (
 const (
 	emulated = "tcg,thread=multi"
 	hardware = "kvm"
-	// kvmLimit is how long a guest may take to boot with KVM, which needs less than it
-	// does emulated. It may also stop without a word: a KVM inside of another that has
-	// no hardware for it ends at the first instruction that it cannot emulate.
+	// kvmLimit is how long a guest may take to boot with KVM, which is faster than emulation. A
+	// guest may also stop silently: a KVM nested in another, without hardware support, ends at the
+	// first instruction that it cannot emulate.
 	kvmLimit = 30 * time.Second
 )
 
-// accelOnce keeps the laboratories of a process from trying at the same time.
+// accelOnce keeps the labs of a process from trying at the same time.
 var accelOnce sync.Mutex
 
-// accelerator is what guests run with here: KVM if a guest has really started with
-// it. /dev/kvm alone says little: in a nested machine, or a container, it may be
-// there and not work. The answer is kept in the cache, for this kernel on this
-// processor.
+// accelerator is what guests run with here: KVM if a guest really started with it. The presence of
+// /dev/kvm says little: in a nested machine, or a container, it may not work. The answer is kept in
+// the cache, for this kernel on this processor.
 func accelerator(l *Lab) (string, error) {
 	if err := unix.Access("/dev/kvm", unix.R_OK|unix.W_OK); err != nil {
 		return emulated, nil
@@ -55,7 +54,7 @@ func accelerator(l *Lab) (string, error) {
 	return answer, os.WriteFile(file, []byte(key+"\t"+answer+"\n"), 0o644)
 }
 
-// machineKey tells machines apart on which KVM may differ.
+// machineKey distinguishes machines on which KVM may differ.
 func machineKey() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -10,7 +10,7 @@ import (
 	"sluice/integration/vm/wire"
 )
 
-// ErrGone is why a command has no result: its guest has ended, or booted again.
+// ErrGone says why a command has no result: its guest ended, or booted again.
 var ErrGone = errors.New("the guest has gone")
 
 // agent is the host's end of the conversation with a guest's init, over one
@@ -20,28 +20,28 @@ type agent struct {
 	wire *wire.Conn
 
 	mu   sync.Mutex
-	boot *boot // guarded by mu: the present one, up or on its way
+	boot *boot // guarded by mu: the current one, up or booting
 }
 
-// boot is what is said between one hello and the end of that run of the guest.
+// boot is the conversation from one hello to the end of that run of the guest.
 type boot struct {
 	up      chan struct{} // closed at hello
 	release string        // the kernel's; valid once up is closed
-	down    chan struct{} // closed when nothing more is said
+	down    chan struct{} // closed when the conversation is over
 
 	mu    sync.Mutex
 	talks map[uint64]talk // guarded by mu; nil once down is closed
 }
 
-// ids are unique in the process, so that what is still said to one boot's command
-// never means another's.
+// ids are unique in the process, so that a late message to one boot's command never reaches
+// another's.
 var ids atomic.Uint64
 
-// talk is the host's part of one conversation.
+// talk is the host's side of one conversation.
 type talk interface {
 	// hear takes one message of the guest. Only the agent's reader calls it.
 	hear(m *wire.Message)
-	// end says that nothing follows: after exit with nil, else with ErrGone.
+	// end says that nothing follows. err is nil after exit, otherwise ErrGone.
 	end(err error)
 }
 
@@ -49,7 +49,7 @@ func newBoot() *boot {
 	return &boot{up: make(chan struct{}), down: make(chan struct{}), talks: map[uint64]talk{}}
 }
 
-// newAgent listens on a connection, until that is closed.
+// newAgent listens on a connection until it is closed.
 func newAgent(conn net.Conn) *agent {
 	a := &agent{conn: conn, wire: wire.NewConn(conn), boot: newBoot()}
 	go func() {
@@ -70,14 +70,14 @@ func newAgent(conn net.Conn) *agent {
 	return a
 }
 
-// current is the present boot.
+// current is the current boot.
 func (a *agent) current() *boot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.boot
 }
 
-// listen hears one boot to its end, and reports whether another may follow.
+// listen follows one boot to its end, and reports whether another may follow.
 func (a *agent) listen(b *boot) (again bool, err error) {
 	if err := a.wire.Sync(); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrGone, err)

@@ -14,16 +14,14 @@ import (
 )
 
 const (
-	// commandLimit is how long a command or a transfer may take unless it says so
-	// itself.
+	// commandLimit is how long a command or a transfer may take, unless it has its own limit.
 	commandLimit = 2 * time.Minute
-	// killLimit is how long the end of a killed command may take before its guest is
-	// taken for hung, unless the laboratory says otherwise. Guests that are emulated
-	// and busy share two processors.
+	// killLimit is how long a killed command may take to end before its guest is considered hung,
+	// unless the lab sets another limit. Emulated, busy guests may share two processors.
 	killLimit = 30 * time.Second
 )
 
-// ErrHung says that a guest did not answer, and has been killed for it.
+// ErrHung says that a guest did not answer and was killed.
 var ErrHung = errors.New("the guest hangs")
 
 // Cmd is a command in a guest, for Start.
@@ -32,15 +30,15 @@ type Cmd struct {
 	Env    []string      // in addition to the guest's own
 	Dir    string        // / unless given
 	Limit  time.Duration // two minutes unless given
-	Stdout io.Writer     // gets the output as it comes, instead of Result; from one goroutine
+	Stdout io.Writer     // gets the output as it comes, instead of Result; called from one goroutine
 }
 
-// Result is what a command that ended has left.
+// Result is the output of a command that ended.
 type Result struct {
 	Stdout, Stderr string
 }
 
-// ExitError is a command that ended with another status than 0.
+// ExitError is a command that ended with a status other than 0.
 type ExitError struct {
 	Guest  string
 	Args   []string
@@ -71,7 +69,7 @@ type Process struct {
 	id      uint64
 	cmd     Cmd
 
-	stdout, stderr bytes.Buffer  // the reader's until done is closed
+	stdout, stderr bytes.Buffer  // owned by the reader until done is closed
 	exit           *wire.Message // same; nil if the guest went first
 	err            error         // same
 	done           chan struct{}
@@ -97,7 +95,7 @@ func (p *Process) end(err error) {
 	close(p.done)
 }
 
-// Start starts a command and returns at once.
+// Start starts a command and does not wait for it.
 func (g *Guest) Start(cmd Cmd) (*Process, error) {
 	m, a, b, err := g.up()
 	if err != nil {
@@ -117,8 +115,7 @@ func (g *Guest) Start(cmd Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Background starts a command that goes on beside others. It ends with Kill, or with
-// the guest.
+// Background starts a command that runs beside others. It ends with Kill, or with the guest.
 func (g *Guest) Background(args ...string) *Process {
 	g.lab.t.Helper()
 	p, err := g.Start(Cmd{Args: args})
@@ -138,7 +135,7 @@ func (g *Guest) Run(args ...string) string {
 // the command took too long, os.ErrDeadlineExceeded.
 func (g *Guest) Try(args ...string) (Result, error) { return g.Do(Cmd{Args: args}) }
 
-// Do is Try with more to say about the command.
+// Do is Try with all options of a command.
 func (g *Guest) Do(cmd Cmd) (Result, error) {
 	p, err := g.Start(cmd)
 	if err != nil {
@@ -186,10 +183,10 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// Kill ends the command, if it still runs, and waits for its end. A guest in which
-// that does not come is killed.
+// Kill ends the command if it is still running, and waits for its end. If that does not come, the
+// guest is killed.
 func (p *Process) Kill() {
-	// Beside: the socket may be full if the guest hangs.
+	// In a goroutine: the socket may be full if the guest hangs.
 	go func() { _ = p.Signal(syscall.SIGKILL) }()
 	timer := time.NewTimer(p.guest.lab.killLimit)
 	defer timer.Stop()

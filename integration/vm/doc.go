@@ -1,42 +1,39 @@
-// Package vm is a laboratory of virtual machines: guests with other kernels than
-// this machine's, under QEMU, that tests run commands in.
+// Package vm builds labs of virtual machines: guests under QEMU, with other kernels than this
+// machine's, in which tests run commands.
 //
 //	lab := vm.New(t)
 //	a := lab.Guest("6.12", vm.In(ns), vm.NIC{Tap: "tapA", Offloads: "guest_tso4=off"})
 //	b := lab.Guest(vm.Newest, vm.In(ns), vm.NIC{Tap: "tapB"})
 //	a.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "eth0")
 //
-// A guest's file system is in its memory: dash, busybox, iproute2 (with bridge, tc, ss),
-// iperf3, ethtool, tcpdump, dnsmasq, setpriv, sysctl and fuser, all in /usr/bin, and
-// what the test adds. Kernels are Debian's for clouds; modprobe finds networking modules.
-// Package debian gets all of it, QEMU too, into the user's cache; the first use needs
-// the Debian archive.
+// A guest's file system is in its memory: dash, busybox, iproute2 (with bridge, tc, ss), iperf3,
+// ethtool, tcpdump, dnsmasq, setpriv, sysctl and fuser, all in /usr/bin, and what the test adds.
+// Kernels are Debian's cloud kernels; modprobe finds networking modules. Package debian fetches
+// everything, QEMU included, into the user's cache; the first use needs the Debian archive.
 //
-// Guests run with KVM where it really starts one, which is tried once and then
-// remembered in the cache, else emulated: no speed measured in one means anything.
+// Guests run with KVM if it really works, which is tried once and remembered in the cache.
+// Otherwise they are emulated, and no speed measured in them means anything.
 //
 // # Errors
 //
-// The package never imports testing; what it needs of a test is T. Methods of a
-// guest without an error stop the test. New and Guest skip it where QEMU or the
-// kernel cannot be had; with SLUICE_REQUIRE=1 they fail it instead, except for the
-// kernels of MayBeGone.
+// The package never imports testing; T is what it needs of a test. Methods of a guest that return
+// no error stop the test on one. New and Guest skip it if QEMU or the kernel is not available. With
+// SLUICE_REQUIRE=1 they fail it instead, except for the kernels of MayBeGone.
 //
 // # Ownership
 //
-// With the test end its guests. They die with the test's process, whatever ends
-// that; what a killed one could not remove, the next New removes. A guest's console
-// is kept, and its path said, when the test has failed.
+// Guests end with their test. They also die with the test's process, however it ends. What a killed
+// process left, the next New removes. After a failure a guest's console is kept, and its path is
+// logged.
 //
-// A tap that a NIC names is made by QEMU in the namespace of In, set up and up, and
-// goes with it.
+// QEMU makes the tap that a NIC names, in the namespace of In. It is configured and up, and goes
+// with QEMU.
 //
 // # Time
 //
-// Guest returns as soon as the taps are there, so several guests boot at once; the
-// first command waits until its guest is up. A command that takes longer than its
-// limit is killed; a guest that does not even do that is taken for hung and killed
-// too.
+// Guest returns as soon as the taps exist, so several guests boot at the same time; the first
+// command waits until its guest is up. A command that exceeds its limit is killed. If it does not
+// end, the guest is considered hung and is killed too.
 //
 // # Concurrency
 //

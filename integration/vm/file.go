@@ -12,9 +12,9 @@ import (
 	"sluice/integration/vm/wire"
 )
 
-// transfer is a file on its way.
+// transfer is a file in transit.
 type transfer struct {
-	to   io.Writer     // of a file that comes
+	to   io.Writer     // of a received file
 	err  error         // the reader's until done is closed
 	done chan struct{} // closed at the end
 }
@@ -33,8 +33,8 @@ func (t *transfer) end(err error) {
 	close(t.done)
 }
 
-// transfer begins a conversation about a file with first, goes on with rest, and
-// waits for its end. A guest that needs longer than a command may is hung.
+// transfer begins a conversation about a file with first, continues with rest, and waits for its
+// end. A guest that takes longer than a command may is hung.
 func (g *Guest) transfer(
 	first *wire.Message, to io.Writer, rest func(send func(*wire.Message) error) error,
 ) error {
@@ -125,7 +125,7 @@ func (g *Guest) WriteFile(path string, text []byte, mode fs.FileMode) {
 	g.must(g.send(path, bytes.NewReader(text), mode))
 }
 
-// ReadFile returns what is in a file of the guest.
+// ReadFile returns the content of a file in the guest.
 func (g *Guest) ReadFile(path string) []byte {
 	g.lab.t.Helper()
 	var text bytes.Buffer

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// bootLimit is how long a guest may take until it says hello. Emulated, alone on
-	// two processors, it takes about 5 seconds.
+	// bootLimit is how long a guest may take until it says hello. An emulated guest alone on two
+	// processors takes about 5 seconds.
 	bootLimit = 3 * time.Minute
 	// haltLimit is how long it may take to power off.
 	haltLimit = time.Minute
-	// endLines is how much of a console a failed test shows.
+	// endLines is how many lines of a console a failed test shows.
 	endLines = 30
 )
 
-// Guest is a virtual machine. It may be started and ended more than once; its file
-// system begins anew each time.
+// Guest is a virtual machine. It may be started and ended more than once; its file system is new
+// each time.
 type Guest struct {
 	lab    *Lab
 	name   string
@@ -45,7 +45,7 @@ func (g *Guest) start() error {
 	return err
 }
 
-// errorf says what failed on the guest.
+// errorf reports a failure on the guest.
 func (g *Guest) errorf(format string, args ...any) error {
 	return fmt.Errorf("vm: "+g.name+": "+format, args...)
 }
@@ -79,20 +79,20 @@ func (g *Guest) up() (*machine, *agent, *boot, error) {
 	}
 }
 
-// Up waits until the guest has booted, as every command does too.
+// Up waits until the guest has booted, as every command does.
 func (g *Guest) Up() {
 	g.lab.t.Helper()
 	_, _, _, err := g.up()
 	g.must(err)
 }
 
-// Release is the guest's kernel, as uname -r says it.
+// Release is the guest's kernel, as uname -r prints it.
 func (g *Guest) Release() string { return g.kernel.Release }
 
 // PID is the process id of the guest's QEMU.
 func (g *Guest) PID() int { return g.machine.Load().cmd.Process.Pid }
 
-// Running reports whether the guest's QEMU runs.
+// Running reports whether the guest's QEMU is running.
 func (g *Guest) Running() bool {
 	m := g.machine.Load()
 	if m == nil {
@@ -115,15 +115,14 @@ func (g *Guest) PowerOn() {
 	g.must(g.start())
 }
 
-// Kill ends the guest's QEMU as kill -9 does, and waits for its end. It may have
-// ended before.
+// Kill ends the guest's QEMU as kill -9 does, and waits for its end. It may already have ended.
 func (g *Guest) Kill() {
 	if m := g.machine.Load(); m != nil {
 		m.kill()
 	}
 }
 
-// Quit has QEMU end itself, at once and without the guest's knowing.
+// Quit makes QEMU exit immediately, without telling the guest.
 func (g *Guest) Quit() {
 	g.lab.t.Helper()
 	m := g.machine.Load()
@@ -137,7 +136,7 @@ func (g *Guest) Quit() {
 	g.must(err)
 }
 
-// PowerOff has the guest power itself off, and waits for QEMU's end.
+// PowerOff makes the guest power itself off, and waits for QEMU's end.
 func (g *Guest) PowerOff() {
 	g.lab.t.Helper()
 	m, a, _, err := g.up()
@@ -150,8 +149,8 @@ func (g *Guest) PowerOff() {
 	g.must(err)
 }
 
-// Reboot has the guest reboot, and waits until it is up again. Its QEMU goes on, and
-// with it the tap.
+// Reboot makes the guest reboot, and waits until it is up again. Its QEMU keeps running, and with
+// it the tap.
 func (g *Guest) Reboot() {
 	g.lab.t.Helper()
 	m, a, b, err := g.up()
@@ -182,9 +181,8 @@ func (g *Guest) Reset() {
 	g.lab.t.Helper()
 	m := g.machine.Load()
 	err := m.rebooting(func() error {
-		// The guest must not write between the reset and the new connection: what it
-		// says then would be lost, and half a frame of the boot before would swallow the
-		// beginning of the next.
+		// The guest must not write between the reset and the new connection. Its messages would be
+		// lost, and half a frame of the previous boot would swallow the start of the next.
 		if err := m.qmp.do("stop", nil); err != nil {
 			return err
 		}
@@ -214,8 +212,8 @@ func (g *Guest) Reset() {
 	g.must(err)
 }
 
-// rebooting does something during which QEMU takes a reboot for what it is. At other
-// times it is how a kernel's panic ends.
+// rebooting runs something during which QEMU accepts a reboot. At other times a reboot means that
+// the kernel panicked.
 func (m *machine) rebooting(do func() error) error {
 	if err := m.qmp.do("set-action", map[string]string{"reboot": "reset"}); err != nil {
 		return err
@@ -223,7 +221,7 @@ func (m *machine) rebooting(do func() error) error {
 	return errors.Join(do(), m.qmp.do("set-action", map[string]string{"reboot": "shutdown"}))
 }
 
-// Hang makes the guest never answer again, for tests of what is to happen then.
+// Hang makes the guest never answer again, to test what happens then.
 func (g *Guest) Hang() {
 	g.lab.t.Helper()
 	_, a, _, err := g.up()
@@ -233,7 +231,7 @@ func (g *Guest) Hang() {
 	g.must(err)
 }
 
-// Console is what the guest's kernel and init have written, all boots of this test.
+// Console is what the guest's kernel and init wrote, in all boots of this test.
 func (g *Guest) Console() string {
 	text, err := os.ReadFile(g.consolePath())
 	if err != nil {
@@ -250,7 +248,7 @@ func (g *Guest) consoleEnd() string {
 	return strings.Join(lines[max(0, len(lines)-endLines):], "\n")
 }
 
-// keepConsole copies the console to where it outlives the laboratory.
+// keepConsole copies the console to a place that outlives the lab.
 func (g *Guest) keepConsole() string {
 	name := strings.ReplaceAll(g.lab.t.Name(), "/", "-") + "-" + g.name
 	f, err := os.CreateTemp("", "sluice-console-"+name+"-*.log")

@@ -14,16 +14,16 @@ import (
 	"sluice/integration/vm/initramfs"
 )
 
-// programs are those of the userland that every guest has, besides busybox.
+// programs are the userland's programs that every guest has, besides busybox.
 var programs = []string{
 	"dash", "setpriv", "ip", "tc", "bridge", "ss", "iperf3", "ethtool", "tcpdump", "dnsmasq", "sysctl",
 	"fuser",
 }
 
-// atBoot are the modules that a guest needs before anyone can ask for others.
+// atBoot are the modules that a guest needs before it can load others.
 var atBoot = []string{"virtio_pci", "virtio_console", "virtio_net"}
 
-// onDemand are those that the kernel asks modprobe for when they are used.
+// onDemand are those that the kernel loads through modprobe when they are used.
 var onDemand = []string{
 	"8021q", "bridge", "br_netfilter", "dummy", "ifb", "macvlan", "macvtap", "tap", "tun", "veth",
 	"vhost_net", "vxlan", "act_mirred", "cls_bpf", "cls_matchall", "cls_u32", "sch_fq", "sch_ingress",
@@ -31,7 +31,7 @@ var onDemand = []string{
 	"geneve", "ip_gre", "ip6_gre", "ipip", "sit", "ip6_tunnel",
 }
 
-// texts are the small files without which programs complain.
+// texts are small files that programs expect.
 var texts = map[string]string{
 	"etc/passwd": "root:x:0:0::/:/bin/sh\ntcpdump:x:1:1::/:/bin/sh\ndnsmasq:x:2:2::/:/bin/sh\n" +
 		"nobody:x:65534:65534::/:/bin/sh\n",
@@ -98,7 +98,7 @@ func (g *Guest) writeImage() error {
 	return f.Close()
 }
 
-// baseImage is what all guests have.
+// baseImage is the part that all guests share.
 func baseImage(u *debian.Userland) (*initramfs.Image, error) {
 	image := initramfs.New()
 	for link, target := range map[string]string{
@@ -124,7 +124,7 @@ func baseImage(u *debian.Userland) (*initramfs.Image, error) {
 			return nil, err
 		}
 	}
-	// The C library loads it to end a thread.
+	// The C library loads it when a thread ends.
 	if err := image.Library("libgcc_s.so.1", u.Libraries()); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func baseImage(u *debian.Userland) (*initramfs.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vm: busybox: %w", err)
 	}
-	// Busybox's sh takes ip, and every other applet, for a word of its own.
+	// Busybox's sh runs its own applet for ip and every other applet name.
 	image.Link("usr/bin/sh", "dash")
 	for applet := range strings.FieldsSeq(string(applets)) {
 		if name := path.Join("usr/bin", applet); !image.Has(name) {

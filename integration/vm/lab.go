@@ -19,11 +19,11 @@ import (
 // Newest is the series of the newest kernel that the archive has.
 const Newest = debian.Newest
 
-// MayBeGone are the series that the archive had, and keeps as long as it likes: a
-// test of one is skipped when it has gone, even with SLUICE_REQUIRE=1.
+// MayBeGone are series that the archive may drop at any time. If one is gone, its tests are
+// skipped, even with SLUICE_REQUIRE=1.
 var MayBeGone = []string{"6.19", "7.0"}
 
-// T is what a laboratory needs of a test, as *testing.T has it.
+// T is what a lab needs of a test; *testing.T has it.
 type T interface {
 	Helper()
 	Name() string
@@ -47,7 +47,7 @@ type Lab struct {
 	killLimit time.Duration
 }
 
-// New makes a laboratory that ends with the test.
+// New makes a lab that ends with the test.
 func New(t T) *Lab {
 	t.Helper()
 	l := &Lab{t: t, killLimit: killLimit}
@@ -56,9 +56,8 @@ func New(t T) *Lab {
 	return l
 }
 
-// need skips t when err says that something is missing here that guests need. With
-// SLUICE_REQUIRE=1 it fails, as for every other error; a series of MayBeGone is
-// skipped even then.
+// need skips t if err says that something is missing here that guests need. With SLUICE_REQUIRE=1
+// it fails, as for every other error; a series of MayBeGone is skipped even then.
 func need(t T, err error) {
 	t.Helper()
 	if err == nil {
@@ -83,7 +82,7 @@ func (l *Lab) open() (err error) {
 		return err
 	}
 	if l.dir, err = netns.TempDir("vm"); err != nil {
-		return fmt.Errorf("vm: laboratory: %w", err)
+		return fmt.Errorf("vm: lab: %w", err)
 	}
 	if l.accel, err = accelerator(l); err != nil {
 		return errors.Join(err, netns.RemoveDir(l.dir))
@@ -107,10 +106,10 @@ func (l *Lab) close() {
 	}
 }
 
-// Option is something about a guest: a NIC, In, CPUs, Memory, Program.
+// Option configures a guest: a NIC, In, CPUs, Memory, Program.
 type Option interface{ apply(*spec) }
 
-// spec is all that options say.
+// spec is the sum of all options.
 type spec struct {
 	ns       *netns.Namespace
 	nics     []NIC
@@ -125,7 +124,7 @@ type NIC struct {
 	Tap    string // made by QEMU
 	MAC    string // QEMU's own choice, the same for every guest, unless given
 	Queues int    // pairs; 1 unless given
-	MTU    int    // of the tap, and told to the guest; 1500 unless given
+	MTU    int    // of the tap and the guest's device; 1500 unless given
 
 	// Offloads are properties of QEMU's virtio-net-pci, "guest_tso4=off,host_uso=on".
 	Offloads string
@@ -137,7 +136,7 @@ type in struct{ ns *netns.Namespace }
 
 func (i in) apply(s *spec) { s.ns = i.ns }
 
-// In says in which namespace QEMU runs, and makes its taps.
+// In is the namespace in which QEMU runs and makes its taps.
 func In(ns *netns.Namespace) Option { return in{ns} }
 
 // CPUs is the number of the guest's processors; 1 unless given.
@@ -150,8 +149,8 @@ type Memory int
 
 func (m Memory) apply(s *spec) { s.memory = int(m) }
 
-// Program puts a file of the host into the guest, as /usr/bin/NAME. It is static, or
-// needs no other libraries than the userland's packages have.
+// Program puts a file of the host into the guest, as /usr/bin/NAME. It must be static, or use only
+// libraries of the userland's packages.
 type Program struct {
 	Name, File string
 }

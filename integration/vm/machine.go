@@ -17,25 +17,24 @@ import (
 	"sluice/integration/vm/wire"
 )
 
-// kernelArgs are the kernel's command line. A kernel that panics reboots at once,
-// which QEMU has orders to take for its own end. Mitigations cost an emulated guest
-// much and protect nobody.
+// kernelArgs are the kernel's command line. A kernel that panics reboots at once, and QEMU is told
+// to exit then. Mitigations cost an emulated guest much and protect nothing.
 const kernelArgs = "console=ttyS0 panic=-1 oops=panic mitigations=off random.trust_cpu=on"
 
 // socketLimit is how long QEMU may take to open its sockets.
 const socketLimit = 30 * time.Second
 
-// machine is one process of QEMU, from its start to its end.
+// machine is one QEMU process, from its start to its end.
 type machine struct {
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when it has ended
-	err    error         // how; valid once done is closed
-	stderr bytes.Buffer  // whole once done is closed
+	err    error         // how it ended; valid once done is closed
+	stderr bytes.Buffer  // complete once done is closed
 
 	dir   string
 	qmp   *qmp
 	agent atomic.Pointer[agent] // another one after a reset
-	hung  atomic.Bool           // it was killed because it did not answer
+	hung  atomic.Bool           // killed because it did not answer
 }
 
 // Files in a guest's directory. Sockets' paths must stay below 108 bytes (sun_path).
@@ -54,12 +53,12 @@ func cpuModel(accel, release string) string {
 	case strings.HasPrefix(accel, "kvm"):
 		return "host"
 	case strings.HasPrefix(release, "6.12."):
-		return "EPYC" // emulated, it does not boot on "max"
+		return "EPYC" // it does not boot on an emulated "max"
 	}
 	return "max"
 }
 
-// commandLine is QEMU's, in the userland.
+// commandLine is QEMU's command line, in the userland.
 func (g *Guest) commandLine(accel string) ([]string, error) {
 	u := g.lab.userland
 	args := []string{
@@ -134,7 +133,7 @@ func (g *Guest) launch(accel string) (_ *machine, err error) {
 	m.agent.Store(newAgent(conn))
 	for _, nic := range g.spec.nics {
 		g.spec.ns.SetLink(nic.Tap, netns.Link{MTU: nic.MTU})
-		if _, err := g.spec.ns.Link(nic.Tap); err != nil { // SetLink's, if that failed
+		if _, err := g.spec.ns.Link(nic.Tap); err != nil { // SetLink's error
 			return nil, err
 		}
 	}
@@ -160,7 +159,7 @@ func (m *machine) dial(socket string) (net.Conn, error) {
 	}
 }
 
-// end tells how QEMU ended.
+// end says how QEMU ended.
 func (m *machine) end() error {
 	<-m.done
 	err := m.err

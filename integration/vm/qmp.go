@@ -18,7 +18,7 @@ type qmp struct {
 	replies chan qmpMessage
 
 	mu      sync.Mutex
-	events  map[string]int // guarded by mu: how many of each have come
+	events  map[string]int // guarded by mu: how many of each have arrived
 	changed chan struct{}  // guarded by mu: closed at the next event
 }
 
@@ -31,8 +31,8 @@ type qmpMessage struct {
 	} `json:"error"`
 }
 
-// qmpLimit is how long QEMU may take to answer. It does what is asked of it at once,
-// between two turns of its main loop.
+// qmpLimit is how long QEMU may take to answer. It handles a request at once, between two turns of
+// its main loop.
 const qmpLimit = 30 * time.Second
 
 // newQMP begins the conversation on a connection that QEMU has accepted.
@@ -47,7 +47,7 @@ func newQMP(conn net.Conn) (*qmp, error) {
 	return q, q.do("qmp_capabilities", nil)
 }
 
-// read sorts what QEMU says, until it ends.
+// read dispatches QEMU's messages until it ends.
 func (q *qmp) read() {
 	defer close(q.replies)
 	for d := json.NewDecoder(q.conn); ; {
@@ -95,19 +95,19 @@ func (q *qmp) do(command string, arguments any) error {
 		}
 		return nil
 	case <-timer.C:
-		q.conn.Close() // a late answer would be taken for that of the next command
+		q.conn.Close() // a late answer would be mistaken for that of the next command
 		return fmt.Errorf("vm: qemu %s: no answer after %v", command, qmpLimit)
 	}
 }
 
-// count is how many events of a name have come.
+// count is how many events of a name have arrived.
 func (q *qmp) count(event string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.events[event]
 }
 
-// wait waits until n events of a name have come.
+// wait waits until n events of a name have arrived.
 func (q *qmp) wait(event string, n int) error {
 	timer := time.NewTimer(qmpLimit)
 	defer timer.Stop()

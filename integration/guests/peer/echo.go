@@ -19,8 +19,8 @@ const echoLimit = 20 * time.Second
 // gather is how long the reflector waits for more datagrams of one burst.
 const gather = 20 * time.Millisecond
 
-// reflect sends datagrams back, all that came at once as one, so that they leave in the
-// form in which they came.
+// reflect sends datagrams back. Those that came in one burst leave in one call, so they leave in
+// the form in which they came.
 func reflect(conn *net.UDPConn) error {
 	var (
 		burst  []byte
@@ -40,7 +40,7 @@ func reflect(conn *net.UDPConn) error {
 		if err != nil && !isTimeout(err) {
 			return err
 		}
-		// Another sender, another size, or more than one send takes: the burst is over.
+		// The burst ends at another sender or size, or when it exceeds what one send takes.
 		if len(burst) > 0 && (err != nil || from != sender || n != size || len(burst)+n > maxBurst) {
 			if err := sendBurst(conn, sender, burst, size); err != nil {
 				return err
@@ -58,13 +58,13 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// maxBurst is below what one send of UDP takes: 65535 less the headers.
+// maxBurst is below what one UDP send takes: 65535 minus the headers.
 const maxBurst = 64_000
 
-// sendBurst sends bytes as datagrams of the given size, by one system call where the
-// kernel cuts them (UDP_SEGMENT).
+// sendBurst sends bytes as datagrams of the given size. Where the kernel can cut them
+// (UDP_SEGMENT), it is one system call.
 func sendBurst(conn *net.UDPConn, to netip.AddrPort, burst []byte, size int) error {
-	if len(burst) <= size { // it may be longer than the MTU, which is no size for the kernel to cut to
+	if len(burst) <= size { // size may be above the MTU, to which the kernel cannot cut
 		_, err := conn.WriteToUDPAddrPort(burst, to)
 		return err
 	}
@@ -86,8 +86,8 @@ func sendBurst(conn *net.UDPConn, to netip.AddrPort, burst []byte, size int) err
 	return nil
 }
 
-// echo sends count datagrams of a size at once, and wants each of them back once, whole.
-// One that is missing counts: nothing here is to be lost.
+// echo sends count datagrams of a size in a burst, and wants each of them back once, whole. A
+// missing one is an error: nothing may be lost here.
 func echo(address string, size, count int) error {
 	to, err := netip.ParseAddrPort(net.JoinHostPort(address, port))
 	if err != nil {

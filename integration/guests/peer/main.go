@@ -1,13 +1,13 @@
-// Command peer is what tests run in guests: it exchanges data with the peer in another
-// guest, and tells what the NIC handed over.
+// Command peer is the program that tests run in guests. It exchanges data with the peer in another
+// guest, and reports what the NIC delivered.
 //
 //	peer serve                        answer swaps and echoes, until killed
 //	peer swap [-on] ADDRESS SIZE      exchange SIZE bytes each way, over one TCP connection
-//	peer echo ADDRESS SIZE COUNT      COUNT datagrams of SIZE bytes at once, and back
-//	peer watch DEVICE                 a line of JSON for every 200 ms of what came in
+//	peer echo ADDRESS SIZE COUNT      a burst of COUNT datagrams of SIZE bytes, and back
+//	peer watch DEVICE                 what came in, a line of JSON every 200 ms
 //
-// swap -on repeats until SIGTERM, which lets it end the present exchange, and prints how
-// many there were. watch ends with SIGTERM; its lines are of type seen.Frames.
+// swap -on repeats until SIGTERM. Then it finishes the current exchange, and prints how many there
+// were. watch ends with SIGTERM; its lines are of type seen.Frames.
 package main
 
 import (

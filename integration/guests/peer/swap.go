@@ -15,8 +15,8 @@ import (
 // swapLimit is how long one exchange may take; guests may be emulated, and busy.
 const swapLimit = 90 * time.Second
 
-// serve answers until the process is killed. An exchange that fails is told by the
-// other side too, which sees the connection end.
+// serve answers until the process is killed. The other side also reports an exchange that fails,
+// since it sees the connection end.
 func serve() error {
 	datagrams, err := net.ListenPacket("udp", ":"+port)
 	if err != nil {
@@ -44,7 +44,7 @@ func serve() error {
 	return reflect(datagrams.(*net.UDPConn))
 }
 
-// answer is one exchange; the other side begins with how many bytes it is about.
+// answer is one exchange; the other side first sends the number of bytes.
 func answer(conn *net.TCPConn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), swapLimit)
 	defer cancel()

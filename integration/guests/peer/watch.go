@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// window is what one line of watch covers.
+	// window is the time that one line of watch covers.
 	window = 200 * time.Millisecond
-	// watchBuffer holds what comes in while an emulated guest does something else.
+	// watchBuffer is the socket buffer, for what comes in while an emulated guest is busy.
 	watchBuffer = 64 << 20
 	// snap is enough of a frame for its headers.
 	snap = 256
 )
 
-// watch prints what comes in on a device, as the driver hands it over where GRO is off.
+// watch prints what comes in on a device, as the driver delivers it if GRO is off.
 func watch(term context.Context, device string) error {
 	netdev, err := net.InterfaceByName(device)
 	if err != nil {
@@ -51,7 +51,7 @@ func watch(term context.Context, device string) error {
 	lines := json.NewEncoder(os.Stdout)
 	for done := false; !done; {
 		var frames seen.Frames
-		done = term.Err() != nil // before the last window, which takes what is still there
+		done = term.Err() != nil // before the last window, which takes what is left
 		for end := time.Now().Add(window); time.Now().Before(end); {
 			if err := receive(fd, &frames); err != nil {
 				return err
@@ -70,10 +70,10 @@ func watch(term context.Context, device string) error {
 	return nil
 }
 
-// receive counts one frame, if one comes soon.
+// receive counts a frame, if one comes soon.
 func receive(fd int, frames *seen.Frames) error {
 	var buffer [vnet.MinHeaderLen + snap]byte
-	// MSG_TRUNC tells the length of all of it.
+	// With MSG_TRUNC it returns the full length.
 	n, _, err := unix.Recvfrom(fd, buffer[:], unix.MSG_TRUNC)
 	switch {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ENETDOWN):

@@ -1,5 +1,5 @@
-// Package seen is what a guest's NIC handed over, in the words in which the program
-// in the guest tells it to the test outside.
+// Package seen describes what a guest's NIC delivered. It is the format in which the program in the
+// guest reports to the test outside.
 //
 // # Units
 //

@@ -2,7 +2,7 @@ package seen
 
 import "sluice/vnet"
 
-// Flow tells frames apart by IP version and transport.
+// Flow is a frame's IP version and transport.
 type Flow string
 
 // Flows.
@@ -14,7 +14,7 @@ const (
 	Other Flow = "other"
 )
 
-// Tally is what was seen of one flow.
+// Tally counts the frames of one flow.
 type Tally struct {
 	Frames  int
 	Max     int // length of the longest frame
@@ -24,13 +24,13 @@ type Tally struct {
 	Partial int // frames whose checksum is left to the receiver (NEEDS_CSUM)
 }
 
-// Frames is what was seen in some time.
+// Frames is what was seen in a period.
 type Frames struct {
 	Flows map[Flow]Tally
-	Lost  int // frames that passed unseen
+	Lost  int // frames that the capture missed
 }
 
-// Add counts one frame of length n, of which f holds the headers.
+// Add counts a frame of length n, whose headers are in f.
 func (s *Frames) Add(f *vnet.Frame, n int) {
 	if s.Flows == nil {
 		s.Flows = map[Flow]Tally{}
@@ -52,8 +52,8 @@ func (s *Frames) Add(f *vnet.Frame, n int) {
 	s.Flows[flow] = t.and(one)
 }
 
-// flowOf looks for the protocol where it is without IPv6 extension headers. A guest on
-// a tap sends no BIG TCP, which would have one.
+// flowOf does not look behind IPv6 extension headers. A guest on a tap sends no BIG TCP, which
+// would have one.
 func flowOf(f *vnet.Frame) Flow {
 	const (
 		v4Proto = vnet.EthLen + 9
@@ -94,7 +94,7 @@ func (t Tally) and(o Tally) Tally {
 	}
 }
 
-// Merge adds what was seen at another time.
+// Merge adds what was seen in another period.
 func (s *Frames) Merge(o Frames) {
 	if s.Flows == nil {
 		s.Flows = map[Flow]Tally{}
@@ -105,7 +105,7 @@ func (s *Frames) Merge(o Frames) {
 	s.Lost += o.Lost
 }
 
-// Sum is all flows in one.
+// Sum adds up all flows.
 func (s *Frames) Sum() (sum Tally) {
 	for _, t := range s.Flows {
 		sum = sum.and(t)

@@ -7,43 +7,43 @@ import (
 	"strings"
 )
 
-// Ways that a frame may take to a receiving netdev.
+// Ways for a frame to a receiving netdev.
 const (
 	Tap     = "tap"             // a write to a TAP whose gro_max_size is the greatest
 	Packet  = "packet"          // a packet socket on a veth whose gso_max_size is the greatest
 	Narrow  = "packet to 65536" // the same, on a veth whose gso_max_size is 65536
-	Macvtap = "macvtap"         // a write to a macvtap, it and its veth with the greatest gso_max_size
+	Macvtap = "macvtap"         // a write to a macvtap; it and its veth have the greatest gso_max_size
 )
 
-// Ways are all of them.
+// Ways lists all of them.
 var Ways = []string{Tap, Packet, Narrow, Macvtap}
 
-// What a frame may be.
+// Forms of a frame.
 const (
 	IPv4  = "IPv4"
 	HBH   = "IPv6 hbh"   // with a jumbo option
 	Plain = "IPv6 plain" // with payload_len 0 and no option
 )
 
-// Forms are all of them.
+// Forms lists all of them.
 var Forms = []string{IPv4, HBH, Plain}
 
-// What may become of it.
+// Outcomes.
 const (
 	Whole   = "whole"    // it arrives as it was sent
-	Cut     = "cut"      // it arrives in pieces, that is, in wire packets
+	Cut     = "cut"      // it arrives in pieces, as wire packets
 	Lost    = "lost"     // the kernel takes it, and nothing arrives
 	TooLong = "EMSGSIZE" // the kernel refuses it
 )
 
-// Fate is what became of one frame.
+// Fate is what happened to one frame.
 type Fate struct {
 	Way, Form string
 	Length    int
-	Outcome   string // one of the constants above, or what else there is to say
+	Outcome   string // one of the constants above, or another text
 }
 
-// Carried is what a running switch carried of one TCP connection, both ways at once.
+// Carried is what a running switch carried of one TCP connection, in both directions at once.
 type Carried struct {
 	From, To string // kinds of the ports, and what is special about them
 	V6       bool
@@ -51,17 +51,17 @@ type Carried struct {
 	Form     string
 }
 
-// Report is all that was found out about one kernel.
+// Report is everything that was found out about one kernel.
 type Report struct {
 	Release string
-	Probe   string // what package probe says of it
+	Probe   string // what package probe says about it
 	Fates   []Fate
 	Carried []Carried
 }
 
-// Big are the lengths above 64 KiB that are tried. That of 65535 bytes is tried too,
-// and arrives whole everywhere. Between 516097 and 520192 bytes lie those for which
-// the kernel never has memory (18 page fragments).
+// Big are the lengths above 64 KiB that are tried. 65535 bytes are tried too, and arrive whole
+// everywhere. Lengths from 516097 to 520192 are left out: the kernel never has memory for them (18
+// page fragments).
 var Big = []int{70000, 131072, 262144, 400000, 500000, 524279}
 
 // Legacy is the longest frame that every kernel and every netdev takes.
@@ -77,7 +77,7 @@ func (r *Report) Greatest(way, form string) (n int) {
 	return n
 }
 
-// Outcome is what became of all frames above 64 KiB, or of each, where that differs.
+// Outcome is what happened to all frames above 64 KiB, or to each if that differs.
 func (r *Report) Outcome(way, form string) string {
 	var each, outcomes []string
 	for _, f := range r.Fates {
@@ -92,8 +92,8 @@ func (r *Report) Outcome(way, form string) string {
 	return strings.Join(each, ", ")
 }
 
-// Acceptance is the table of what becomes of frames above 64 KiB, and of the
-// greatest that arrives whole, with a row for each kernel and way.
+// Acceptance is the table of what happens to frames above 64 KiB, and of the greatest frame that
+// arrives whole, with a row for each kernel and way.
 func Acceptance(reports []Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-26s %-16s", "kernel", "way")

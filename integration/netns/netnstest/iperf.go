@@ -12,13 +12,13 @@ import (
 	"sluice/integration/netns"
 )
 
-// IperfBound reports whether both ends of a stream of iperf3 that this process has started
-// run, each bound to its CPU of want alone.
+// IperfBound reports whether both ends of an iperf3 stream that this process started are running,
+// each bound to exactly its CPU of want.
 func IperfBound(want netns.Binding) bool {
 	bound := map[string]bool{}
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range processes {
-		status, _ := os.ReadFile(dir + "/status") // a process that has just ended has none
+		status, _ := os.ReadFile(dir + "/status") // none if the process has just ended
 		text, _ := os.ReadFile(dir + "/cmdline")
 		args := bytes.Split(text, []byte{0})
 		ours := bytes.Contains(status, fmt.Appendf(nil, "\nPPid:\t%d\n", os.Getpid()))

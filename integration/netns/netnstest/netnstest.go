@@ -1,6 +1,5 @@
-// Package netnstest gives laboratories of namespaces to tests: it skips where
-// the privilege is missing, cleans up after failure and interrupt, and builds the
-// switch once.
+// Package netnstest gives labs of namespaces to tests. It skips if the privilege is missing, cleans
+// up after a failure or an interrupt, and builds the switch once.
 package netnstest
 
 import (
@@ -34,7 +33,7 @@ func Need(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
-// New makes a laboratory that ends with the test.
+// New makes a lab that ends with the test.
 func New(t testing.TB) *netns.Lab {
 	t.Helper()
 	lab := netns.New("test")
@@ -56,8 +55,8 @@ var signals struct {
 	labs map[*netns.Lab]struct{} // guarded by mu: those that are open
 }
 
-// closeOnSignal closes lab when the test binary is interrupted, and then lets
-// the signal do what it does.
+// closeOnSignal closes lab when the test binary is interrupted, and then lets the signal take
+// effect.
 func closeOnSignal(lab *netns.Lab) {
 	signals.mu.Lock()
 	if signals.labs == nil {
@@ -70,7 +69,7 @@ func closeOnSignal(lab *netns.Lab) {
 		signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
 		go func() {
 			s := <-got
-			signals.mu.Lock() // kept: no laboratory is made any more
+			signals.mu.Lock() // kept locked: no new lab from here on
 			for lab := range signals.labs {
 				_ = lab.Close()
 			}
@@ -82,8 +81,8 @@ func closeOnSignal(lab *netns.Lab) {
 
 var binaryUsed atomic.Bool
 
-// binary is the switch, built once a process, unless SLUICE_BINARY names one: in a
-// guest there is no compiler.
+// binary is the switch. It is built once a process, unless SLUICE_BINARY names one: a guest has no
+// compiler.
 var binary = sync.OnceValues(func() (string, error) {
 	if file := os.Getenv("SLUICE_BINARY"); file != "" {
 		return file, nil
@@ -102,8 +101,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return file, nil
 })
 
-// Binary is the file of the switch: what the environment's SLUICE_BINARY names, else
-// one that is built once a process, and that Main removes.
+// Binary is the file of the switch: the one that the environment's SLUICE_BINARY names, or one that
+// is built once a process, and that Main removes.
 func Binary(t testing.TB) string {
 	t.Helper()
 	binaryUsed.Store(true)
@@ -126,12 +125,12 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Sluice runs the switch in ns until the test ends, where its counters must obey
-// the conservation laws. A failed test shows the switch's log.
+// Sluice runs the switch in ns until the test ends. Its counters must then obey the conservation
+// laws. A failed test shows the switch's log.
 func Sluice(t testing.TB, ns *netns.Namespace, args ...string) *netns.Sluice {
 	t.Helper()
 	file := Binary(t)
-	// t's context ends before its cleanups, which ask the switch for its summary.
+	// t's context ends before its cleanups, and those ask the switch for its summary.
 	s, err := ns.Sluice(context.WithoutCancel(t.Context()), file, args...)
 	Need(t, err)
 	t.Cleanup(func() {

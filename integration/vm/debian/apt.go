@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// Suites are where everything comes from: 6.1 is bookworm's kernel, 6.12 and
-	// QEMU 10 are in its backports (its own QEMU 7.2 has no host_uso), and the newest
-	// kernels in the backports of the release after it.
+	// Suites are the sources of everything: 6.1 is bookworm's kernel, 6.12 and QEMU 10 are in its
+	// backports (its own QEMU 7.2 has no host_uso), and the newest kernels are in the next
+	// release's backports.
 	Suites = "bookworm bookworm-updates bookworm-backports trixie-backports"
-	// SecuritySuites are the archive of security updates'.
+	// SecuritySuites are the suites of the security archive.
 	SecuritySuites = "bookworm-security"
 	// userlandSuite is preferred for the userland.
 	userlandSuite = "bookworm-backports"
 
 	// listsAge is how old the lists of packages may be.
 	listsAge = 7 * 24 * time.Hour
-	// listsRetry is how soon they are tried again when that did not work.
+	// listsRetry is how soon to try again after a failure.
 	listsRetry = time.Hour
 	// listsLimit is how long reading them may take. apt itself waits longer than that for
 	// name servers that do not answer.
 	listsLimit = 3 * time.Minute
 )
 
-// noLists is why there are no lists of packages, by the directory of the state, as far
-// as this process has tried: each test would wait for the archive anew.
+// noLists keeps, by the state's directory, why this process found no lists of packages. Without it,
+// each test would wait for the archive again.
 var noLists sync.Map
 
-// apt is a private state of apt. Its user holds the cache's lock.
+// apt is a private state of apt. The caller holds the cache's lock.
 type apt struct {
 	dir  string
 	conf string // apt.conf(5), read after the machine's own
@@ -59,8 +59,8 @@ func (c *Cache) apt() (*apt, error) {
 		return nil, unavailable("sources", err)
 	}
 
-	// The status is empty, so that packages are resolved as on an empty machine.
-	// Hooks of the machine are about its own state. The lists hold packages alone.
+	// The status is empty, so that packages are resolved as on an empty machine. The machine's
+	// hooks concern its own state. The lists contain only packages.
 	conf := fmt.Sprintf(`Dir::State %[1]q;
 Dir::State::lists %[2]q;
 Dir::State::status %[3]q;
@@ -111,7 +111,7 @@ func (a *apt) runWithin(
 	ctx context.Context, dir, program string, args ...string,
 ) (string, error) {
 	cmd := exec.CommandContext(ctx, program, append([]string{"-c", a.conf, "-q"}, args...)...)
-	cmd.WaitDelay = 5 * time.Second // its children have the pipes too
+	cmd.WaitDelay = 5 * time.Second // its children also have the pipes
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	var stdout, stderr bytes.Buffer
@@ -126,8 +126,7 @@ func (a *apt) runWithin(
 	return stdout.String(), nil
 }
 
-// update reads the lists of packages if they are older than age. Old ones are
-// better than none.
+// update reads the lists of packages if they are older than age. Old lists are better than none.
 func (a *apt) update(age time.Duration) error {
 	stamp := filepath.Join(a.dir, "updated")
 	info, err := os.Stat(stamp)
@@ -151,15 +150,15 @@ func (a *apt) update(age time.Duration) error {
 	return os.WriteFile(stamp, nil, 0o644)
 }
 
-// fetch has get download packages, and unpacks them into dir. Where the archive no
-// longer has what the lists say, these are read again.
+// fetch calls get to download packages, and unpacks them into dir. If the archive no longer has
+// what the lists say, they are read again.
 func (a *apt) fetch(dir string, get func() error) error {
 	archives := filepath.Join(a.dir, "cache", "archives")
 	old, err := filepath.Glob(filepath.Join(archives, "*.deb"))
 	if err != nil {
 		return err
 	}
-	for _, deb := range old { // of a process that was killed, and not for dir
+	for _, deb := range old { // left by a killed process, not for dir
 		if err := os.Remove(deb); err != nil {
 			return err
 		}
@@ -195,7 +194,7 @@ func (a *apt) download(packages []string) error {
 	return err
 }
 
-// downloadAll downloads these packages and all that they depend on.
+// downloadAll downloads these packages and everything that they depend on.
 func (a *apt) downloadAll(suite string, packages []string) error {
 	_, err := a.run("", "apt-get", append([]string{"install", "--download-only", "--yes",
 		"--target-release", suite}, packages...)...)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnavailable is why there is no QEMU or no kernel: the machine is no Debian
-// machine, not an amd64 one, or has no way to the archive.
+// ErrUnavailable says why there is no QEMU or no kernel: the machine does not run Debian, is not
+// amd64, or cannot reach the archive.
 var ErrUnavailable = errors.New("not available on this machine")
 
 // unavailable wraps err as a reason of ErrUnavailable.
@@ -20,10 +20,10 @@ func unavailable(op string, err error) error {
 	return fmt.Errorf("debian: %s: %w: %w", op, ErrUnavailable, err)
 }
 
-// arch is Debian's name of the only architecture whose kernels are asked for.
+// arch is Debian's name of the only supported architecture.
 const arch = "amd64"
 
-// Cache is a directory of what was fetched.
+// Cache is a directory of fetched files.
 type Cache struct {
 	dir string
 }
@@ -41,14 +41,14 @@ func OpenCache() (*Cache, error) {
 	dir := os.Getenv("SLUICE_VM_CACHE")
 	if dir == "" {
 		base, err := os.UserCacheDir()
-		if err != nil { // no $HOME: as good a place as any that is kept
+		if err != nil { // no $HOME: any place that is kept will do
 			base = "/var/cache"
 		}
 		dir = filepath.Join(base, "sluice", "vm")
 	}
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		// A cache that has everything is written to as well: apt keeps its state there.
+		// Even a complete cache is written to: apt keeps its state there.
 		err = unix.Access(dir, unix.W_OK)
 	}
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *Cache) lock() (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// fill returns the directory name in the cache, which fill makes if it is not
-// there: in another place, so that half of it is never taken for the whole.
+// fill returns the directory name in the cache. If it is missing, the argument fill makes it, in
+// another place, so that an incomplete directory is never mistaken for a whole one.
 func (c *Cache) fill(name string, fill func(dir string) error) (_ string, err error) {
 	dir := filepath.Join(c.dir, name)
 	if _, err := os.Stat(dir); err == nil {

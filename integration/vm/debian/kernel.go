@@ -16,13 +16,12 @@ const Newest = "newest"
 
 // Kernel is an unpacked kernel.
 type Kernel struct {
-	Release string // as uname -r says it
+	Release string // as uname -r prints it
 	Image   string // the file that is booted
 	Modules string // its lib/modules/RELEASE
 }
 
-// NoKernelError says that the archive has no kernel of a series, or has one whose
-// parts have gone.
+// NoKernelError says that the archive has no kernel of a series, or only one with missing parts.
 type NoKernelError struct{ Series, Why string }
 
 func (e *NoKernelError) Error() string { return "debian: kernel " + e.Series + ": " + e.Why }
@@ -50,8 +49,7 @@ func (c *Cache) Kernel(series string, userland *Userland) (*Kernel, error) {
 	return &Kernel{release, filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "lib/modules", release)}, nil
 }
 
-// findKernel says which release is the latest of a series, and what packages it is
-// made of.
+// findKernel finds the latest release of a series, and its packages.
 func (c *Cache) findKernel(series string) (release string, packages []string, err error) {
 	unlock, err := c.lock()
 	if err != nil {
@@ -79,10 +77,9 @@ var cloudImage = regexp.MustCompile(`^linux-image-(\d+\.\d+\.\d+\S*` + cloudSuff
 // cloudSuffix ends the releases of kernels for guests.
 const cloudSuffix = "-cloud-" + arch
 
-// chooseKernel picks the latest release of a series that has all its parts. Up to
-// 6.18 it is one package; from 6.19 on linux-image-R only names linux-binary-R,
-// linux-modules-R and linux-base-R. The archive keeps old ones of these longer than
-// others, since they are built from different sources.
+// chooseKernel picks the latest complete release of a series. Up to 6.18 it is one package. From
+// 6.19 on, linux-image-R only depends on linux-binary-R, linux-modules-R and linux-base-R. The
+// archive keeps some of these longer than others, since they are built from different sources.
 func chooseKernel(series string, names []string) (release string, packages []string, err error) {
 	has := map[string]bool{}
 	var releases []string
@@ -113,7 +110,7 @@ func chooseKernel(series string, names []string) (release string, packages []str
 		"the archive has linux-image-%s, but no longer its modules", releases[0])}
 }
 
-// numbers are those in a release, most significant first.
+// numbers are the numbers in a release, most significant first.
 func numbers(release string) (all []int) {
 	release = strings.TrimSuffix(release, cloudSuffix)
 	for _, n := range regexp.MustCompile(`\d+`).FindAllString(release, -1) {
@@ -123,8 +120,8 @@ func numbers(release string) (all []int) {
 	return all
 }
 
-// arrange brings the unpacked packages of a kernel into the same order, whatever
-// its packages were: vmlinuz, and lib/modules with modules.dep and plain .ko files.
+// arrange gives the unpacked packages of any kernel the same layout: vmlinuz, and lib/modules with
+// modules.dep and plain .ko files.
 func arrange(dir, release string, userland *Userland) error {
 	modules := filepath.Join(dir, "lib/modules", release)
 	if _, err := os.Stat(filepath.Join(dir, "lib")); errors.Is(err, os.ErrNotExist) {

@@ -14,8 +14,8 @@ type source struct {
 	uris       []string
 	suites     []string
 	components []string
-	// keys is the value of Signed-By as it stands: files, or a key block over
-	// several lines. Empty: apt's trusted keys.
+	// keys is the unchanged value of Signed-By: files, or a key block over several lines. Empty
+	// means apt's trusted keys.
 	keys string
 }
 
@@ -99,8 +99,8 @@ func parseOneLine(text string) (all []source) {
 	return all
 }
 
-// ours are sources for Suites, at the places and with the keys of the machine's
-// own sources for the Debian release that it runs.
+// ours are sources for Suites, with the addresses and keys of the machine's own sources for its
+// Debian release.
 func ours(machine []source, codename string) (string, error) {
 	var text strings.Builder
 	for _, archive := range []struct{ own, ours string }{
@@ -111,7 +111,7 @@ func ours(machine []source, codename string) (string, error) {
 			return slices.Contains(s.suites, archive.own) && slices.Contains(s.components, "main")
 		})
 		if i < 0 && archive.ours == SecuritySuites {
-			continue // what was released is good enough
+			continue // it works without the updates
 		}
 		if i < 0 {
 			return "", fmt.Errorf("no apt source has the suite %q", archive.own)
@@ -126,7 +126,7 @@ func ours(machine []source, codename string) (string, error) {
 	return text.String(), nil
 }
 
-// codename is what the machine's release is called, if it is Debian.
+// codename is the codename of the machine's release, if it is Debian.
 func codename(etc string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(etc, "os-release"))
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packages are what the userland is made of, with all that they depend on: for the
-// host QEMU, and depmod and xz for kernels; for the guests what tests run.
+// packages make up the userland, with everything that they depend on: QEMU for the host, depmod and
+// xz for kernels, and the programs that tests run in guests.
 var packages = []string{
 	"qemu-system-x86", "kmod", "xz-utils",
 	"busybox-static", "dash", "util-linux", "iproute2", "iperf3", "ethtool", "tcpdump", "dnsmasq-base",
 	"procps", "psmisc",
 }
 
-// Userland is a tree of unpacked packages.
+// Userland is a directory tree of unpacked packages.
 type Userland struct {
 	dir string
 }
 
-// Userland is the userland, from the archive if the cache does not have it.
+// Userland returns the userland, from the archive if it is not in the cache.
 func (c *Cache) Userland() (*Userland, error) {
 	names := append(slices.Clone(packages), userlandSuite)
 	hash := sha256.Sum256([]byte(strings.Join(names, " ")))
@@ -46,7 +46,7 @@ func (c *Cache) Userland() (*Userland, error) {
 	return &Userland{dir}, nil
 }
 
-// Path is where a file or directory of the userland is, given from its root.
+// Path is the host's path of a file or directory, which name gives from the userland's root.
 func (u *Userland) Path(name string) string { return filepath.Join(u.dir, name) }
 
 // Libraries are the directories of the userland's shared libraries.
@@ -64,8 +64,7 @@ func (u *Userland) Program(name string) (string, error) {
 	return "", fmt.Errorf("debian: userland: %w: %s", exec.ErrNotFound, name)
 }
 
-// follow is the file that a name in the userland leads to. A link's target may be
-// absolute: then it counts from the userland's root.
+// follow resolves a name in the userland. An absolute link target counts from the userland's root.
 func (u *Userland) follow(name string) (string, error) {
 	for range 8 {
 		info, err := os.Lstat(u.Path(name))
@@ -97,7 +96,7 @@ func (u *Userland) Command(name string, args ...string) ([]string, error) {
 	return append([]string{
 		u.Path("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
 		"--library-path", strings.Join(u.Libraries(), ":"),
-		"--argv0", filepath.Base(name), // kmod goes by it
+		"--argv0", filepath.Base(name), // kmod looks at it
 		file,
 	}, args...), nil
 }

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// portPatience is how long the port may take to appear: the driver finds it
-	// after it has started.
+	// portPatience is how long the port may take to appear: the driver finds it some time after its
+	// start.
 	portPatience = 30 * time.Second
-	// drain is how long a command's output may stay open behind its end, when a
-	// process that it left behind holds it.
+	// drain is how long a command's output may stay open after its end, if a process that it left
+	// behind holds it.
 	drain = time.Second
 )
 
@@ -31,11 +31,11 @@ type guest struct {
 	conn *wire.Conn
 
 	mu       sync.Mutex
-	commands map[uint64]*os.Process // guarded by mu: those that run
+	commands map[uint64]*os.Process // guarded by mu: the running ones
 	files    map[uint64]*putFile    // the reader's own
 }
 
-// agent says hello and does what it is told. It returns only on an error.
+// agent says hello and then carries out messages. It returns only on an error.
 func agent() error {
 	port, err := openPort()
 	if err != nil {
@@ -63,8 +63,8 @@ func agent() error {
 	}
 }
 
-// port reads and writes the virtio-serial port. A read returns nothing while the
-// host's end is closed (port_fops_read), which is no end.
+// port reads and writes the virtio-serial port. A read returns nothing while the host's end is
+// closed (port_fops_read); that is not the end of the stream.
 type port struct{ *os.File }
 
 func (p port) Read(b []byte) (int, error) {
@@ -89,8 +89,7 @@ func openPort() (port, error) {
 				continue
 			}
 			dev := filepath.Join("/dev", filepath.Base(filepath.Dir(file)))
-			// Blocking: the driver's poll says "ready" of a port whose host's end is
-			// closed.
+			// Blocking, since the driver's poll says "ready" while the host's end is closed.
 			fd, err := unix.Open(dev, unix.O_RDWR|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return port{}, &os.PathError{Op: "open", Path: dev, Err: err}
@@ -103,7 +102,7 @@ func openPort() (port, error) {
 	}
 }
 
-// do carries one message out. What takes time goes on beside.
+// do carries out one message. Work that takes time runs in a goroutine.
 func (g *guest) do(m *wire.Message) {
 	switch m.Kind {
 	case wire.Run:
@@ -121,7 +120,7 @@ func (g *guest) do(m *wire.Message) {
 	}
 }
 
-// send writes to the host. The port does not fail while the guest lives.
+// send writes to the host. The port does not fail while the guest is alive.
 func (g *guest) send(m *wire.Message) {
 	if err := g.conn.Write(m); err != nil {
 		fatal(fmt.Errorf("port: %w", err))
@@ -147,7 +146,7 @@ func (g *guest) run(m *wire.Message) {
 	cmd.Dir, cmd.Env = m.Dir, append(environment[:len(environment):len(environment)], m.Env...)
 	cmd.Stdout = &output{g: g, id: m.ID}
 	cmd.Stderr = &output{g: g, id: m.ID, stderr: true}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a group that Kill can mean
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group for Kill
 	cmd.WaitDelay = drain
 	if err := cmd.Start(); err != nil {
 		g.exit(m.ID, err)
@@ -190,7 +189,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// kill sends a signal to a command's group. One that has ended is past caring.
+// kill sends a signal to a command's group. It ignores a command that has ended.
 func (g *guest) kill(m *wire.Message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,7 +205,7 @@ type putFile struct {
 	err  error
 }
 
-// put opens a file for the pieces that follow, or adds one of these.
+// put opens a file for the pieces that follow, or appends a piece.
 func (g *guest) put(m *wire.Message) {
 	if m.Kind == wire.Put {
 		p := &putFile{mode: os.FileMode(m.Mode) & 0o7777}
@@ -258,11 +257,11 @@ func (g *guest) get(m *wire.Message) {
 	}())
 }
 
-// halt ends the guest, or makes it useless.
+// halt ends the guest, or makes it hang.
 func (g *guest) halt(how string) {
 	if how == wire.Hang {
 		fmt.Println("guest: told to hang")
-		for { // the commands that run go on, but nobody hears of new ones
+		for { // running commands continue, but no new one is accepted
 			time.Sleep(time.Hour)
 		}
 	}

@@ -1,14 +1,12 @@
-// Command guest is the init of a test's guest. As process 1 it mounts what a
-// Linux system has, loads the modules that it finds listed, brings the loopback
-// up, and starts itself again as the agent; then it only reaps processes whose
-// parents have ended. The agent does what it is told through the virtio-serial
-// port; package wire has the conversation.
+// Command guest is the init of a test's guest. As process 1 it mounts the usual file systems, loads
+// the listed modules, brings the loopback up, and starts itself again as the agent. Then it only
+// reaps processes whose parents have ended. The agent carries out what it is told through the
+// virtio-serial port; package wire defines the protocol.
 //
-// They are two processes because a process 1 that reaps everybody's children would
-// reap those whose exit status the agent waits for.
+// They are two processes because process 1 reaps all orphans, and would also reap the children
+// whose exit status the agent waits for.
 //
-// The kernel's command line is not read. Everything that goes wrong before the
-// port is open is said on the console.
+// The kernel's command line is not read. Errors before the port is open go to the console.
 package main
 
 import (
@@ -25,7 +23,7 @@ import (
 // modulesList is the file that lists what to load: one file a line, in order.
 const modulesList = "/etc/modules"
 
-// environment is what every command starts with.
+// environment is every command's initial environment.
 var environment = []string{
 	"PATH=/usr/bin", "HOME=/", "TMPDIR=/tmp", "TERM=dumb", "LC_ALL=C", "USER=root",
 }
@@ -50,8 +48,8 @@ func main() {
 	}
 }
 
-// fatal says why and ends. The end of process 1 is a panic of the kernel, which the
-// kernel's command line turns into the end of the guest.
+// fatal says why and exits. The end of process 1 is a kernel panic, which the kernel's command line
+// turns into the end of the guest.
 func fatal(err error) {
 	fmt.Fprintln(os.Stderr, "guest:", err)
 	os.Exit(1)
@@ -107,8 +105,8 @@ func prepare() error {
 	return loopbackUp()
 }
 
-// makeNodes makes the nodes in /dev by whose opening the kernel finds that it needs
-// a module, as /dev/net/tun.
+// makeNodes makes the nodes in /dev that make the kernel load a module when opened, such as
+// /dev/net/tun.
 func makeNodes() error {
 	files, err := filepath.Glob("/usr/lib/modules/*/modules.devname")
 	if err != nil {
@@ -144,7 +142,7 @@ func makeNodes() error {
 	return nil
 }
 
-// loadModules loads what the list has, in its order.
+// loadModules loads the listed modules in order.
 func loadModules() error {
 	list, err := os.ReadFile(modulesList)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Image is a file system in the making. Names in it are slash-separated paths from
-// its root, without a leading slash.
+// Image is a file system that is being built. Names in it are slash-separated paths from its root,
+// without a leading slash.
 type Image struct {
 	entries map[string]entry
 }
@@ -26,7 +26,7 @@ const (
 	typeChar = 0o020000
 )
 
-// entry is one file. Its contents are text, or those of the host's file.
+// entry is one file. Its content is text, or that of the host's file.
 type entry struct {
 	mode         uint32
 	text         []byte
@@ -34,8 +34,8 @@ type entry struct {
 	major, minor uint32 // of a device
 }
 
-// New makes an image with the root, and the console that init's standard streams
-// are opened on before anything is mounted.
+// New makes an image with the root, and with the console, on which the kernel opens init's standard
+// streams before anything is mounted.
 func New() *Image {
 	i := &Image{map[string]entry{}}
 	i.Dir("dev")
@@ -43,8 +43,8 @@ func New() *Image {
 	return i
 }
 
-// add puts e in, and the directories above it. A link to a directory stays one:
-// names are to be given as they are behind it.
+// add adds e and the directories above it. A link to a directory stays a link: use names that do
+// not go through it.
 func (i *Image) add(name string, e entry) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -55,7 +55,7 @@ func (i *Image) add(name string, e entry) {
 	i.entries[name] = e
 }
 
-// Has reports whether there is something of that name.
+// Has reports whether the name exists.
 func (i *Image) Has(name string) bool { _, ok := i.entries[name]; return ok }
 
 // Dir makes a directory.
@@ -76,8 +76,7 @@ func (i *Image) Link(name, target string) {
 	i.add(name, entry{mode: typeLink | 0o777, text: []byte(target)})
 }
 
-// File copies a file of the host, as one that may be run if it may be there. It is
-// read by WriteTo.
+// File copies a file of the host. The copy is executable if the original is. WriteTo reads it.
 func (i *Image) File(name, file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -94,7 +93,7 @@ func (i *Image) File(name, file string) error {
 // WriteTo writes the archive.
 func (i *Image) WriteTo(to io.Writer) (int64, error) {
 	w := &writer{w: bufio.NewWriterSize(to, 1<<20)}
-	// Sorted, a directory comes before what is in it.
+	// Sorted, so a directory comes before its content.
 	for _, name := range slices.Sorted(maps.Keys(i.entries)) {
 		w.entry(name, i.entries[name])
 	}

@@ -15,15 +15,14 @@ import (
 type Modules struct {
 	dir     string              // lib/modules/RELEASE
 	files   map[string]string   // file of a module, from dir
-	needs   map[string][]string // by file: those that it needs, the last one first
+	needs   map[string][]string // by file: those that it needs, in reverse order
 	builtin map[string]bool
 }
 
-// ErrNoModule says that a kernel has a module neither in its tree nor built in.
+// ErrNoModule says that a kernel has no such module, in its tree or built in.
 var ErrNoModule = fmt.Errorf("initramfs: no such module: %w", fs.ErrNotExist)
 
-// moduleName is what a file's module is called. The kernel takes - and _ for the
-// same.
+// moduleName is the name of a file's module. The kernel treats - and _ alike.
 func moduleName(file string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".ko"), "-", "_")
 }
@@ -54,8 +53,8 @@ func OpenModules(dir string) (*Modules, error) {
 	return m, nil
 }
 
-// Load is what has to be loaded for a module, in order, the module last: files from
-// the tree's root. It is empty for one that is built in.
+// Load lists what must be loaded for a module, in order, with the module last. The files are
+// relative to the tree's root. It is empty for a built-in module.
 func (m *Modules) Load(name string) ([]string, error) {
 	file, ok := m.files[moduleName(name)]
 	switch {
@@ -69,10 +68,9 @@ func (m *Modules) Load(name string) ([]string, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoModule, name)
 }
 
-// Modules copies the named modules with all that they need, and as much of the
-// tables of modprobe, and of the nodes to be made in /dev, as speaks of them.
-// Those that the kernel does not have are left out: optional has what is not there
-// for sure.
+// Modules copies the named modules with everything that they need, and the parts of modprobe's
+// tables and of the list of /dev nodes that concern them. It leaves out those of optional that the
+// kernel does not have.
 func (i *Image) Modules(m *Modules, optional []string) error {
 	to := path.Join("usr/lib/modules", filepath.Base(m.dir))
 	var files []string

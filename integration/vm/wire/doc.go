@@ -1,12 +1,10 @@
-// Package wire is the protocol between a test and the init of its guest, spoken
-// over a virtio-serial port.
+// Package wire is the protocol between a test and the init of its guest, over a virtio-serial port.
 //
 // # Bytes
 //
-// Both ways go frames: the length of a head and of a body, four bytes each,
-// little-endian; the head, a JSON Message; the body, any bytes. After every boot
-// the guest first writes Preamble, which a reader looks for, since what the boot
-// before had begun to write may still lie in front of it.
+// Both sides send frames: the length of a head and of a body, four bytes each, little-endian; the
+// head, a JSON Message; the body, any bytes. After every boot the guest first writes Preamble. A
+// reader looks for it, since an unfinished frame of the previous boot may come before it.
 //
 // # Conversation
 //
@@ -24,6 +22,6 @@
 //	                                 halt
 //	bye
 //
-// Conversations of different ids go on at the same time. Within one, nothing
-// follows exit. After bye nothing follows but the next boot.
+// Conversations of different ids go on at the same time. Within one, nothing follows exit. After
+// bye, only the next boot follows.
 package wire

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// PortName is the virtio-serial port's name, by which the guest finds it
+// PortName is the virtio-serial port's name. The guest finds the port by it
 // (/sys/class/virtio-ports/*/name).
 const PortName = "sluice.test"
 
@@ -20,7 +20,7 @@ const PortName = "sluice.test"
 const Chunk = 32 << 10
 
 const (
-	maxHead = 1 << 20 // a command line is in it
+	maxHead = 1 << 20 // room for a command line
 	maxBody = 1 << 20
 )
 
@@ -28,7 +28,7 @@ const (
 // text contains its first byte.
 var Preamble = []byte("\xffsluice guest\r\n\x00")
 
-// Kind says what a message is.
+// Kind is a message's kind.
 type Kind string
 
 // Kinds of messages.
@@ -45,14 +45,14 @@ const (
 	Halt  Kind = "halt"  // host: end
 )
 
-// How a guest is told to halt.
+// Ways to halt a guest.
 const (
 	Reboot   = "reboot"
 	PowerOff = "poweroff"
-	Hang     = "hang" // never answer again, as a guest in trouble does
+	Hang     = "hang" // never answer again, as a broken guest
 )
 
-// Message is one message of either side. Which fields are set depends on its kind.
+// Message is one message of either side. Its kind decides which fields are set.
 type Message struct {
 	Kind Kind   `json:"kind"`
 	ID   uint64 `json:"id,omitempty"`
@@ -91,7 +91,7 @@ func NewConn(rw io.ReadWriter) *Conn {
 	return &Conn{r: bufio.NewReaderSize(rw, 2*Chunk), w: rw}
 }
 
-// Announce writes Preamble and first, at once.
+// Announce writes Preamble and first in one write.
 func (c *Conn) Announce(first *Message) error { return c.write(Preamble, first) }
 
 // Sync reads up to the end of the next Preamble.

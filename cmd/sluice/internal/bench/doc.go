@@ -2,7 +2,7 @@
 // them: a sender that makes super-packets of up to 389120 bytes, and an egress
 // that takes 64 KiB.
 //
-// Each sample builds its own laboratory of three namespaces, so that nothing
+// Each sample builds its own lab of three namespaces, so that nothing
 // (TCP metrics, neighbours, forwarding entries) is left over from another case:
 //
 //	 sender            switch               receiver

@@ -182,7 +182,7 @@ func (m *measurement) skip(why string) {
 	m.result.Samples, m.result.Retransmits = nil, 0
 }
 
-// sample builds a laboratory and measures once. It skips the case when the
+// sample builds a lab and measures once. It skips the case when the
 // kernel cannot do it, or did something else.
 func (m *measurement) sample(ctx context.Context) (err error) {
 	lab := netns.New("bench")
@@ -216,7 +216,7 @@ func (m *measurement) sample(ctx context.Context) (err error) {
 	return nil
 }
 
-// site is the laboratory of one sample.
+// site is the lab of one sample.
 type site struct {
 	*measurement
 	lab                   *netns.Lab

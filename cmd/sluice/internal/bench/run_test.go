@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(netnstest.Main(m)) }
 
-// needLab skips a test that cannot have a laboratory.
+// needLab skips a test that cannot have a lab.
 func needLab(t *testing.T) {
 	t.Helper()
 	lab := netns.New("need")

@@ -59,7 +59,7 @@ func standingOf(q float64) standing {
 }
 
 // against compares a switch's case with what the bridge does in the same
-// laboratory. It is empty for the bridge itself, and where either was not measured.
+// lab. It is empty for the bridge itself, and where either was not measured.
 func (r *Report) against(c *Case) string {
 	for _, row := range rows {
 		i := slices.Index(row.cases[:], c.Case)
