@@ -210,7 +210,7 @@ func TestTablesSayWhoIsAheadAndByHowMuchSamplesVary(t *testing.T) {
 	}{
 		{"markdown", r.WriteMarkdown, `Linux K, 2 CPUs, iperf3 3.12: one TCP stream, writes of 1 MiB (iperf3 -l 1M), ` +
 			`congestion control reno, MTU 1500; 2 interleaved rounds of 1 s; sender bound to CPU 3, receiver to CPU 2.
-Gbit/s: the median, the least and the greatest sample, and **how many times the bridge's median** it is.
+Gbit/s: the median, the smallest and the greatest sample, and **how many times the bridge's median** it is.
 
 | | 64 KiB everywhere | 389120 everywhere | 389120 into 64 KiB |
 |---|---|---|---|

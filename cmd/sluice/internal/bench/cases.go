@@ -7,7 +7,7 @@ import (
 	"sluice/dataplane/summary"
 )
 
-// Sizes that tell a case from another, in bytes.
+// Sizes that distinguish the cases, in bytes.
 const (
 	bigSize    = 389120 // gso_max_size of a BIG TCP sender, and of an egress that takes it all
 	legacySize = 65536  // gso_max_size without BIG TCP (GSO_LEGACY_MAX_SIZE)
@@ -25,8 +25,8 @@ const (
 // Paths lists all paths, in the order of the report.
 var Paths = []string{Bridge, PacketToPacket, PacketToTap}
 
-// Names of cases. A bridge has no choice of what to do with a frame that is too
-// big: it has one mixed case.
+// Names of cases. A bridge cannot choose what to do with a frame that is too big, so it has one
+// mixed case.
 const (
 	legacy         = "legacy"
 	big            = "big"
@@ -42,7 +42,7 @@ type scenario struct {
 	name     string
 	sender   int    // gso_max_size of the sender
 	egress   int    // gso_max_size of the egress
-	oversize string // Sluice's answer to a frame that is too big for the egress; empty: none is
+	oversize string // what Sluice does with a frame that is too big for the egress; empty if none is
 }
 
 var (
@@ -65,10 +65,9 @@ var families = []struct{ name, sender, receiver, mask string }{
 	{"ipv6", "fd77::1", "fd77::2", "/64"},
 }
 
-// wasItself says why a stream whose greatest frames were in and out bytes was
-// not the case that s describes, or is empty. Frames that the sender made smaller
-// than the egress's limit leave whole in every case, so out tells nothing of how
-// the others were cut.
+// wasItself says why a stream whose greatest frames were in and out bytes was not the case that s
+// describes, or is empty. Frames below the egress's limit leave whole in every case, so out says
+// nothing about how the others were cut.
 func (s *scenario) wasItself(in, out int) string {
 	switch {
 	case s.sender > legacySize && in <= legacySize:
@@ -85,7 +84,7 @@ func (s *scenario) wasItself(in, out int) string {
 	return ""
 }
 
-// wasCut says why a switch's egress did not cut as s asks it to, or is empty.
+// wasCut says why a switch's egress did not cut as s requires, or is empty.
 func (s *scenario) wasCut(tx *summary.TX) string {
 	switch {
 	case s.oversize == "segment" && tx.Segmented == 0:
@@ -97,9 +96,8 @@ func (s *scenario) wasCut(tx *summary.TX) string {
 	return ""
 }
 
-// cannot says why an egress with limits l cannot do s for a family, or is
-// empty. A switch that cuts to what the egress takes would carry the stream, but
-// not as the case that it is called.
+// cannot says why an egress with limits l cannot do s for a family, or is empty. The switch would
+// cut to what the egress takes and carry the stream, but that would be another case.
 func (s *scenario) cannot(family string, l *summary.Limits) string {
 	if s.egress <= legacySize {
 		return ""

@@ -27,7 +27,7 @@ type Report struct {
 	Ratios   []Ratio           `json:"ratios"`
 }
 
-// Settings are what the measurement was made with.
+// Settings are the settings of the measurement.
 type Settings struct {
 	Rounds            int    `json:"rounds"`
 	Seconds           int    `json:"seconds"`
@@ -40,8 +40,7 @@ type Settings struct {
 	ReceiverCPU       int    `json:"receiver_cpu"` // that it is bound to
 }
 
-// Case is the result of one case over one path in one family: samples, or the
-// reason why there are none.
+// Case is the result of one case over one path in one family: its samples, or why there are none.
 type Case struct {
 	Case        string    `json:"case"`
 	Path        string    `json:"path"`
@@ -55,15 +54,14 @@ type Case struct {
 	Skipped     string    `json:"skipped"`
 }
 
-// Ratio is the quotient of two medians of one family. One of a skipped case is
-// left out.
+// Ratio is the quotient of two medians of one family. Skipped cases have none.
 type Ratio struct {
 	Name  string  `json:"name"` // "PATH, CASE / CASE, FAMILY"
 	Value float64 `json:"value"`
 }
 
-// ratioRows are the quotients worth reading. A bridge's case is compared with
-// whatever the path: it stands for what there is without Sluice.
+// ratioRows are the useful quotients. A bridge's case is compared with every path, because it is
+// the baseline.
 var ratioRows = []struct{ path, over, under string }{
 	{Bridge, bridgeBig, bridgeLegacy},
 	{Bridge, bridgeMixed, bridgeLegacy},
@@ -116,8 +114,7 @@ func (r *Report) ratio(path, over, under, family string) (float64, bool) {
 	return o / u, o > 0 && u > 0
 }
 
-// median of a case, 0 where it was not measured. A bridge's case is found under
-// any path.
+// median of a case, 0 if it was not measured. A bridge's case is found under any path.
 func (r *Report) median(path, name, family string) float64 {
 	if c := r.find(path, name, family); c != nil {
 		return c.Median
@@ -125,7 +122,7 @@ func (r *Report) median(path, name, family string) float64 {
 	return 0
 }
 
-// find is nil where the case was not part of the run.
+// find is nil if the case was not part of the run.
 func (r *Report) find(path, name, family string) *Case {
 	for i := range r.Cases {
 		c := &r.Cases[i]
@@ -163,7 +160,7 @@ func variation(samples []float64) float64 {
 	return math.Sqrt(squares/(n-1)) / mean
 }
 
-// versions of what took part. One that cannot be found is left out.
+// versions of the programs that took part. A version that cannot be found is left out.
 func versions() map[string]string {
 	v := map[string]string{"kernel": kernelRelease(), "go": runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -18,9 +18,8 @@ import (
 	"sluice/integration/netns"
 )
 
-// warmUp is sent before each measurement, untimed: it opens TCP's window, fills
-// the neighbour tables and the FDB, and is what a bridge's frames are measured
-// by. In bytes.
+// warmUp is sent before each measurement, untimed, in bytes. It opens TCP's window and fills the
+// neighbour tables and the FDB, and a bridge's frames are measured during it.
 const warmUp = 64 << 20
 
 // Config says how much to measure.
@@ -31,19 +30,18 @@ type Config struct {
 	Binary  string   // the sluice executable
 	Log     io.Writer
 
-	// Congestion names the sender's congestion control; empty: the system's default.
-	// It decides much: one that paces (bbr) shapes the super-packets themselves.
+	// Congestion names the sender's congestion control; empty means the system's default. It
+	// matters: one that paces (bbr) shapes the super-packets themselves.
 	Congestion string
 
 	binding netns.Binding // of every stream; set by Run
 }
 
-// ErrFailed is returned with a report in which a case failed, as its Skipped
-// field tells.
+// ErrFailed is returned with a report in which a case failed; its Skipped field says why.
 var ErrFailed = errors.New("bench: a case failed")
 
-// Run measures. It returns a report also with ErrFailed. The namespaces are
-// gone when it returns, also when ctx ended.
+// Run measures. With ErrFailed it also returns a report. When it returns, the namespaces are gone,
+// even if ctx ended.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := checkMachine(); err != nil {
 		return nil, err
@@ -110,10 +108,10 @@ func measurements(c *Config) []*measurement {
 	return cases
 }
 
-// bindingOf binds the sender to the last of the CPUs that may be used, and the receiver
-// to the last but one. `sluice run` binds its workers from the first one on, so that the
-// worker that carries the stream has a CPU of its own where there are three, and on two
-// shares the receiver's. A bridge works on the sender's CPU, wherever that is.
+// bindingOf binds the sender to the last of the CPUs that may be used, and the receiver to the one
+// before it. `sluice run` binds its workers from the first one on, so with three CPUs the worker
+// that carries the stream has its own, and with two it shares the receiver's. A bridge always works
+// on the sender's CPU.
 func bindingOf(allowed *unix.CPUSet) (b netns.Binding) {
 	found := 0
 	for cpu := 0; found < allowed.Count(); cpu++ {
@@ -129,9 +127,9 @@ func bindingOf(allowed *unix.CPUSet) (b netns.Binding) {
 	return b
 }
 
-// runOrder puts the cases that are compared with each other next to each other: what
-// the machine does meanwhile, it does to all of them. Every second round, from the one
-// numbered 1 on, runs backwards: nothing always comes first.
+// runOrder puts cases that are compared next to each other, so that other load on the machine
+// affects all of them. Every second round, from number 1 on, runs backwards, so that no case always
+// comes first.
 func runOrder(cases []*measurement, round int) []*measurement {
 	order := slices.SortedStableFunc(slices.Values(cases), func(a, b *measurement) int {
 		return cmp.Or(cmp.Compare(a.family, b.family),
@@ -143,7 +141,7 @@ func runOrder(cases []*measurement, round int) []*measurement {
 	return order
 }
 
-// checkMachine tells what is missing before anything is built.
+// checkMachine reports what is missing before anything is built.
 func checkMachine() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("bench: %w: it makes network namespaces, run it as root", os.ErrPermission)
@@ -165,7 +163,7 @@ func readCongestion(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// measurement is one case over one path in one family, under way.
+// measurement is the running measurement of one case over one path in one family.
 type measurement struct {
 	scenario
 	path   string
@@ -176,7 +174,7 @@ type measurement struct {
 	result Case
 }
 
-// skip drops what was measured: a case has numbers or a reason.
+// skip drops the samples: a case has either numbers or a reason.
 func (m *measurement) skip(why string) {
 	m.result.Skipped = why
 	m.result.Samples, m.result.Retransmits = nil, 0
@@ -223,7 +221,7 @@ type site struct {
 	sender, mid, receiver *netns.Namespace
 }
 
-// newSite builds everything but what switches.
+// newSite builds everything except the switch or bridge.
 func newSite(lab *netns.Lab, m *measurement) (*site, error) {
 	s := &site{
 		measurement: m, lab: lab,
@@ -243,7 +241,7 @@ func (s *site) address(ns *netns.Namespace, device, address string) {
 	ns.Address(device, address+families[s.family].mask)
 }
 
-// cannot starts the switch only to ask for its egress's limits.
+// cannot starts the switch only to read its egress's limits.
 func (s *site) cannot(ctx context.Context) (why string, err error) {
 	sw, err := s.mid.Sluice(ctx, s.config.Binary, s.ports(s.path, s.receiver.Name)...)
 	if err != nil {
@@ -256,8 +254,8 @@ func (s *site) cannot(ctx context.Context) (why string, err error) {
 	return s.scenario.cannot(families[s.family].name, &egress.Limits), nil
 }
 
-// measure sends the warm-up and the timed stream, and tells the greatest frames
-// that came in and went out.
+// measure sends the warm-up and the timed stream, and returns the lengths of the greatest frames in
+// and out.
 func (s *site) measure(ctx context.Context) (r netns.IperfResult, in, out int, err error) {
 	if s.path == Bridge {
 		return s.measureBridge(ctx)
@@ -286,8 +284,8 @@ func (s *site) measure(ctx context.Context) (r netns.IperfResult, in, out int, e
 	return r, ingress.RX.MaxFrame, egress.TX.MaxFrame, nil
 }
 
-// measureBridge measures frames during the warm-up only: a capture would cost
-// the timed stream much.
+// measureBridge measures frames only during the warm-up, because a capture would slow the timed
+// stream.
 func (s *site) measureBridge(ctx context.Context) (r netns.IperfResult, in, out int, err error) {
 	s.mid.Bridge("br0", "vA", "vB")
 	if err := s.lab.Err(); err != nil {
@@ -314,8 +312,8 @@ func (s *site) stream(ctx context.Context, load netns.Load) (netns.IperfResult, 
 	return s.lab.Iperf(ctx, s.sender, s.receiver, families[s.family].receiver, load)
 }
 
-// ends stops the switch and returns its ports' last state. A switch that lost
-// count of its frames measured nothing that can be trusted.
+// ends stops the switch and returns its ports' last state. If the switch lost count of its frames,
+// the measurement cannot be trusted.
 func ends(sw *netns.Sluice) (ingress, egress *summary.Port, err error) {
 	sum, err := sw.Stop()
 	if err != nil {

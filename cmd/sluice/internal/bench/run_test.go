@@ -56,8 +56,8 @@ func TestBridgeCasesAreWhatTheyAreCalled(t *testing.T) {
 	wantMeasured(t, r, Bridge, bridgeScenarios)
 }
 
-// TestSwitchCasesAreWhatTheyAreCalled: the command measures every case over both paths.
-// They share the machine, since how fast they are does not matter here.
+// TestSwitchCasesAreWhatTheyAreCalled: the command measures every case over both paths. They run at
+// the same time, since their speed does not matter here.
 func TestSwitchCasesAreWhatTheyAreCalled(t *testing.T) {
 	t.Parallel()
 	needLab(t)

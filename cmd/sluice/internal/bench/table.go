@@ -10,18 +10,18 @@ import (
 // noisy is the coefficient of variation above which the report warns.
 const noisy = 0.15
 
-// even is how far two medians may lie apart, as a part of the lesser, before one of
-// them is called ahead.
+// even is how far two medians may differ, as a fraction of the smaller, before one of them is
+// called ahead.
 const even = 0.05
 
-// columns are what a bridge and a switch are compared in, by the bridge's cases.
+// columns are the comparisons of a bridge and a switch, by the bridge's cases.
 var columns = []struct{ title, bridge string }{
 	{"64 KiB everywhere", bridgeLegacy},
 	{fmt.Sprintf("%d everywhere", bigSize), bridgeBig},
 	{fmt.Sprintf("%d into 64 KiB", bigSize), bridgeMixed},
 }
 
-// rows are what carries the stream, with its case for each column; empty: none.
+// rows are what carries the stream, with its case for each column; empty means none.
 var rows = []struct {
 	title, path string
 	cases       [3]string
@@ -33,7 +33,7 @@ var rows = []struct {
 	{"Sluice, packet to tap, `oversize=segment`", PacketToTap, [3]string{2: mixedSegment}},
 }
 
-// standing is who is ahead by a switch's median divided by the bridge's.
+// standing says who is ahead, from a switch's median divided by the bridge's.
 type standing int
 
 const (
@@ -58,8 +58,8 @@ func standingOf(q float64) standing {
 	return neither
 }
 
-// against compares a switch's case with what the bridge does in the same
-// lab. It is empty for the bridge itself, and where either was not measured.
+// against compares a switch's case with the bridge in the same lab. It is empty for the bridge
+// itself, and if either was not measured.
 func (r *Report) against(c *Case) string {
 	for _, row := range rows {
 		i := slices.Index(row.cases[:], c.Case)
@@ -73,7 +73,7 @@ func (r *Report) against(c *Case) string {
 	return ""
 }
 
-// conditions say what was measured, and with what, in a sentence.
+// conditions says in a sentence what was measured, and with what.
 func (r *Report) conditions() string {
 	s := &r.Settings
 	iperf := "iperf3"
@@ -126,7 +126,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 // WriteMarkdown writes the report as the README shows it.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nGbit/s: the median, the least and the greatest sample, and **how many times the "+
+	fmt.Fprintf(&b, "%s\nGbit/s: the median, the smallest and the greatest sample, and **how many times the "+
 		"bridge's median** it is.\n\n|", r.conditions())
 	for _, c := range columns {
 		fmt.Fprintf(&b, " | %s", c.title)
@@ -168,8 +168,8 @@ func familyTitle(family string) string {
 	return map[string]string{"ipv4": "IPv4", "ipv6": "IPv6"}[family]
 }
 
-// Verdict says what the medians show, for and against Sluice in the same words: a
-// sentence for each family and each standing, and one for what is missing.
+// Verdict says what the medians show, in the same words for and against Sluice: a sentence for each
+// family and standing, and one for what is missing.
 func (r *Report) Verdict() []string {
 	var sentences []string
 	for _, f := range families {
@@ -209,8 +209,8 @@ func (r *Report) regression(family string) string {
 		"%.2f times the %.1f without BIG TCP.", familyTitle(family), mixed, mixed/plain, plain)
 }
 
-// standings lists where a family's standing is st, with how many times the bridge's
-// throughput that is.
+// standings lists the cases in which a family's standing is st, each as a multiple of the bridge's
+// throughput.
 func (r *Report) standings(family string, st standing) string {
 	var list []string
 	for i, column := range columns {

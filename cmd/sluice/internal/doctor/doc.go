@@ -1,15 +1,15 @@
-// Package doctor is `sluice doctor`: it finds out what this kernel and the named netdevs
-// really do, and says what that means for a switch and which command mends it.
+// Package doctor is `sluice doctor`: it finds out what this kernel and the named netdevs really do,
+// and says what that means for a switch and which command fixes it.
 //
-// What a port of each kind carries it has from package probe, which `sluice run` goes by
-// too: frames are written and read in a network namespace that is gone a moment later.
-// What a port on a named netdev would take it has from package link, by the same functions.
-// Nothing is changed and nothing is sent on a named netdev.
+// Package probe, which `sluice run` uses too, finds out what a port of each kind carries. It writes
+// and reads frames in a temporary network namespace. Package link, with the functions that `sluice
+// run` uses, says what a port on a named netdev would take. Named netdevs are not changed, and
+// nothing is sent on them.
 //
 // # The report
 //
-// A Report is a contract: scripts read it as JSON. Every field is always there. Fields may
-// be added; schema becomes 2 when one changes its meaning.
+// A Report is a contract: scripts read it as JSON. Every field is always present. Fields may be
+// added; schema becomes 2 when one changes its meaning.
 //
 //	{"schema":1, "version":"...", "seconds":0.4, "problems":0,
 //	 "kernel":{"release":"6.18.44", "tried":true, "why":""},
@@ -28,7 +28,7 @@
 //	   "out":{"ipv4","ipv6_hbh","ipv6_plain","tcpv4","tcpv6","udp_l4","ecn"},
 //	   "in":{"ipv4","ipv6","tcpv4","tcpv6","udp_l4","ecn"}}}
 //
-// NETDEV is one of those that were named:
+// NETDEV is a named netdev:
 //
 //	{"name","found","index","netdev","kind","altnames":[],"mtu","up","carrier","master",
 //	 "addresses":[],"host_use","held_by":{"pid","name","uid"} or null,
@@ -47,8 +47,7 @@
 //
 // # Marks
 //
-// A problem stands in the way: a port cannot be opened, or nothing passes it. A note says
-// what a port does less of, or differently from what one might expect. Finding a problem
-// makes the command exit with 1. What a program does with it is its id and object; texts
-// are for people.
+// A problem means that a port cannot be opened, or that nothing passes through it. A note is a
+// restriction, or a difference from what you might expect. If there is a problem, the command exits
+// with 1. Programs should use a finding's id and object; texts are for people.
 package doctor

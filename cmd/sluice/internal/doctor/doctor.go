@@ -14,8 +14,8 @@ import (
 	"sluice/vnet"
 )
 
-// Run examines the kernel and the named netdevs of the process's network namespace. It
-// takes half a second or so.
+// Run examines the kernel and the named netdevs of the process's network namespace. It takes about
+// half a second.
 func Run(version string, names []string) *Report {
 	began := time.Now()
 	found := probe.Examine(link.HostDrop)
@@ -36,23 +36,23 @@ func Run(version string, names []string) *Report {
 type capability struct {
 	number int
 	name   string
-	mark   Mark   // of its lack
-	means  string // the lack of it
+	mark   Mark   // of a finding that it is missing
+	means  string // what it means that it is missing
 }
 
 var used = []capability{
 	{unix.CAP_NET_RAW, "CAP_NET_RAW", Problem, "packet ports cannot be opened"},
 	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", Problem,
-		"tap and macvtap ports cannot be opened, and no netdev's limits be raised"},
+		"tap and macvtap ports cannot be opened, and the limits of netdevs cannot be raised"},
 	{unix.CAP_BPF, "CAP_BPF", Problem,
-		"packet ports need host=keep: their frames cannot be kept from the host's own stack"},
+		"packet ports need host=keep: the host's own stack cannot be kept from seeing their frames"},
 	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", Note,
-		"netns= does not work, and the kernel is judged by its release instead of tried"},
+		"netns= does not work, and the kernel is judged by its release, not by a trial"},
 	{unix.CAP_MKNOD, "CAP_MKNOD", Note,
 		"a macvtap of another namespace, or in a container, may not open"},
 }
 
-// rights finds the capabilities that are lacking.
+// rights finds the capabilities that are missing.
 func (r *Report) rights() {
 	r.Capabilities = Capabilities{Have: []string{}, Lack: []string{}}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -72,7 +72,7 @@ func (r *Report) rights() {
 		r.Capabilities.Lack = append(r.Capabilities.Lack, c.name)
 		r.find(Finding{
 			Group: rights, Object: c.name, ID: "capability", Mark: c.mark,
-			Text: c.name + " is lacking", Means: c.means,
+			Text: c.name + " is missing", Means: c.means,
 			Advice: "sudo, or AmbientCapabilities=" + c.name + " in its service",
 		})
 	}
@@ -82,14 +82,14 @@ func (r *Report) rights() {
 	}
 }
 
-// kernel takes in what was found out about each kind of port.
+// kernel adds what was found out about each kind of port.
 func (r *Report) kernel(found *probe.Report) {
 	tried := found.Kinds
 	if len(tried) == 0 {
 		r.find(Finding{
 			Group: kinds, Object: "kernel", ID: "tried", Mark: Note,
 			Text:  "nothing could be tried: " + found.Why,
-			Means: "what follows is what was measured on other kernels of the release " + found.Release,
+			Means: "the following was measured on other kernels of the release " + found.Release,
 			Mend:  "sudo sluice doctor",
 		})
 		tried = []probe.Kind{
@@ -121,15 +121,15 @@ func (r *Report) kernel(found *probe.Report) {
 				Group: kinds, Object: k.Name, ID: "ability", Mark: Note,
 				Text: fmt.Sprintf("a macvtap port carries other frames than a packet port: IPv4 above 64 KiB %v, IPv6 %s, up to %d bytes",
 					k.IPv4, k.IPv6, k.Ability.MaxWrite),
-				Means: "a switch goes by what a packet port carries",
+				Means: "a switch assumes what a packet port carries",
 			})
 		}
 	}
 	r.hostDrop(found)
 }
 
-// limitsOf are those of a port of this kind on a netdev, lower being that of a macvtap:
-// those that `sluice run` begins with.
+// limitsOf are the limits that a port of this kind on a netdev starts with in `sluice run`. lower
+// is a macvtap's lower netdev.
 func limitsOf(kind string, f, lower *link.Facts, found *probe.Result) vnet.Limits {
 	switch kind {
 	case "tap":
@@ -148,7 +148,7 @@ func maxOut(l *vnet.Limits) Max {
 	}
 }
 
-// summaryLimits is l as the summary tells it.
+// summaryLimits is l in the format of the summary.
 func summaryLimits(l *vnet.Limits) summary.Limits {
 	return summary.Limits{
 		GSOMaxSize: l.GSOMaxSize, GSOIPv4MaxSize: l.GSOIPv4MaxSize, GSOMaxSegs: l.GSOMaxSegs,
@@ -157,7 +157,7 @@ func summaryLimits(l *vnet.Limits) summary.Limits {
 	}
 }
 
-// kind finds what a kind of port does not do.
+// kind finds what a kind of port cannot do.
 func (r *Report) kind(name string, k *Kind) {
 	found := func(id string, mark Mark, text, means, advice string) {
 		r.find(Finding{
@@ -166,7 +166,7 @@ func (r *Report) kind(name string, k *Kind) {
 	}
 	switch {
 	case k.Tried == nil && k.Error == "":
-		// Not tried at all, which has been told.
+		// Not tried at all, which was already reported.
 	case k.Error != "" && name == "macvtap":
 		found("works", Note, "it could not be tried: "+k.Error, "macvtap ports may not open", "")
 	case k.Error != "":
@@ -188,8 +188,8 @@ func (r *Report) kind(name string, k *Kind) {
 		found("big_ipv6", Note, "IPv6 above 64 KiB does not get through, in either form",
 			"it is cut to super-packets below 64 KiB", "Linux 6.6 or later")
 	case k.MaxOut.IPv6 < legacy:
-		found("big_ipv6", Note, "IPv6 above 64 KiB gets lost, with a hop-by-hop header and without",
-			"it is cut to super-packets below 64 KiB", "Linux 7.0 or later, or a tap port where there is a choice")
+		found("big_ipv6", Note, "IPv6 above 64 KiB is lost, with a hop-by-hop header and without",
+			"it is cut to super-packets below 64 KiB", "Linux 7.0 or later, or a tap port if possible")
 	default:
 		found("big_ipv6", OK, fmt.Sprintf("IPv6 leaves in super-packets of up to %d bytes, in the form %s",
 			k.MaxOut.IPv6, k.IPv6Form), "", "")
@@ -198,12 +198,12 @@ func (r *Report) kind(name string, k *Kind) {
 		return
 	}
 	if name == "packet" && k.Tried.HeaderLen < vnet.HeaderLen {
-		found("header", Note, "PACKET_VNET_HDR_SZ is not there: the virtio-net header is the short one",
-			"nothing is lost by it", "Linux 6.4 or later")
+		found("header", Note, "PACKET_VNET_HDR_SZ is missing: the virtio-net header is the short one",
+			"this has no disadvantage", "Linux 6.4 or later")
 	}
 	if lack := k.Tried.Out.lack(); lack != "" {
 		found("gso_out", Note, "the kernel refuses or loses super-packets of "+lack,
-			"they leave as segments", "another kernel: this release should take them")
+			"they leave as segments", "another kernel build: this release should take them")
 	}
 	if lack := k.Tried.In.lack(); lack != "" {
 		found("gso_in", Note, "super-packets of "+lack+" do not come in whole", "the kernel cuts or drops them before a switch reads them", "")
@@ -232,16 +232,16 @@ func (r *Report) hostDrop(found *probe.Report) {
 		Text: "host=drop works: a tcx program keeps the frames from the host's own stack"}
 	if err != nil {
 		r.HostDrop.Why = err.Error()
-		f.Mark, f.Text = Note, "host=drop could not be seen to work: "+err.Error()
-		f.Means = "the host's own stack may answer what a packet port receives, beside the switch"
+		f.Mark, f.Text = Note, "host=drop could not be shown to work: "+err.Error()
+		f.Means = "the host's own stack may also answer what a packet port receives"
 		if errors.Is(err, errors.ErrUnsupported) {
-			f.Advice = "Linux 6.6 or later, or netdevs without addresses in a namespace of their own"
+			f.Advice = "Linux 6.6 or later, or netdevs without addresses in a separate namespace"
 		}
 	}
 	r.find(f)
 }
 
-// netdevs takes in the named ones.
+// netdevs adds the named ones.
 func (r *Report) netdevs(found *probe.Result, names []string) {
 	if len(names) == 0 {
 		return
@@ -283,7 +283,7 @@ func (r *Report) mtus() {
 	r.find(Finding{
 		Group: netdevs, ID: "mtu", Mark: Note,
 		Text:  fmt.Sprintf("the MTUs differ: the smallest is %d, and larger %s", least, strings.Join(larger, ", ")),
-		Means: "what is longer than an MTU is dropped there as over_mtu: all of one network need the same",
+		Means: "longer frames are dropped there as over_mtu: all netdevs of a network need the same MTU",
 		Mend:  strings.Join(mend, "; "),
 	})
 }

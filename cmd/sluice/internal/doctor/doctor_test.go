@@ -21,7 +21,7 @@ func with(found probe.Report) *Report {
 	return r
 }
 
-// marks are those of the findings about port kinds, by "object id".
+// marks are the marks of the findings about port kinds, by "object id".
 func (r *Report) marks() map[string]Mark {
 	m := map[string]Mark{}
 	for _, f := range r.Findings {
@@ -155,7 +155,7 @@ func TestDocumentationHasEveryField(t *testing.T) {
 	}
 }
 
-// TestTextFitsATerminal, whatever netdevs and processes are called.
+// TestTextFitsATerminal, whatever the names of netdevs and processes.
 func TestTextFitsATerminal(t *testing.T) {
 	r := with(probe.Report{Result: probe.Result{Release: "6.18.44-with-a-long-name"}, HostDrop: errors.New("x")})
 	long := strings.Repeat("altname\x1b[2J", 20)

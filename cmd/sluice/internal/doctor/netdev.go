@@ -12,7 +12,7 @@ import (
 	"sluice/vnet"
 )
 
-// examination is that of one netdev.
+// examination is the examination of one netdev.
 type examination struct {
 	*Report
 	*Netdev
@@ -28,14 +28,14 @@ func (e *examination) told(id string, mark Mark, text, means, mend string) *Find
 	return &e.Findings[len(e.Findings)-1]
 }
 
-// run fills in the netdev and finds what stands in the way of a port on it.
+// run fills in the netdev and finds what hinders a port on it.
 func (e *examination) run() {
 	before := len(e.Findings)
 	f, err := e.ns.Get(e.Name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		e.told("missing", Problem, "there is no such netdev in this network namespace",
-			"only a tap port can make its own", "").Advice = "ip -brief link lists those that there are"
+			"only a tap port can create its netdev", "").Advice = "ip -brief link lists the netdevs"
 		return
 	case err != nil:
 		e.told("unreadable", Problem, err.Error(), "", "")
@@ -125,7 +125,7 @@ func (e *examination) holder(f *link.Facts) {
 	h, err := e.ns.Holder(f)
 	switch {
 	case err != nil:
-		e.told("held", Note, err.Error(), "whether a switch has it is not known", "")
+		e.told("held", Note, err.Error(), "it is not known whether a switch has it", "")
 	case h != nil:
 		e.HeldBy = &Holder{h.PID, h.Name, h.UID}
 		text, mend := "a switch has it: a process of another PID namespace", ""
@@ -136,7 +136,7 @@ func (e *examination) holder(f *link.Facts) {
 		if h.Name != "" {
 			text += " (" + h.Name + ")"
 		}
-		e.told("held", Problem, text, "another switch cannot have it meanwhile", mend)
+		e.told("held", Problem, text, "another switch cannot use it now", mend)
 	}
 }
 
@@ -146,11 +146,11 @@ func (e *examination) state(f *link.Facts) {
 	case !f.Up:
 		e.told("down", Problem, "it is down", "its port is down too", "ip link set "+f.Name+" up")
 	case !f.Carrier && f.Tun != nil:
-		e.told("no_carrier", Note, "it has no carrier: nobody has the TAP open",
-			"a tap port gives it one; a packet port on it is down until a VM comes", "")
+		e.told("no_carrier", Note, "it has no carrier: no process has the TAP open",
+			"a tap port gives it one; a packet port on it is down until a VM opens it", "")
 	case !f.Carrier:
 		e.told("no_carrier", Problem, "it has no carrier: its other end is down", "its port is down too", "").
-			Advice = "ip link set PEER up, where its other end is"
+			Advice = "ip link set PEER up, in the namespace of its other end"
 	}
 }
 
@@ -158,7 +158,7 @@ func (e *examination) state(f *link.Facts) {
 func (e *examination) sizes(f *link.Facts) {
 	const legacy, most = vnet.LegacyGSOMaxSize, vnet.MaxGSOMaxSize
 	raise := func(what string, to int) string { return fmt.Sprintf("ip link set %s %s %d", f.Name, what, to) }
-	if f.Tun != nil { // a TAP's port may be of two kinds
+	if f.Tun != nil { // a TAP may be under a port of two kinds
 		if f.GROMaxSize <= legacy && e.found.Tap.MaxWrite >= legacy {
 			e.told("gro_max_size", Note, fmt.Sprintf("gro_max_size is %d", f.GROMaxSize),
 				"a tap port sends it super-packets shorter than this: BIG TCP is cut", raise("gro_max_size", most)).
@@ -168,25 +168,25 @@ func (e *examination) sizes(f *link.Facts) {
 	switch size := f.GSOMaxSize; {
 	case size < legacy:
 		e.told("gso_max_size", Note, fmt.Sprintf("gso_max_size is %d, less than the kernel's default", size),
-			"ordinary super-packets are cut for it, too", raise("gso_max_size", f.TSOMaxSize))
+			"even ordinary super-packets are cut", raise("gso_max_size", f.TSOMaxSize))
 	case size == legacy && f.TSOMaxSize > legacy:
 		e.told("gso_max_size", Note, fmt.Sprintf("gso_max_size is %d, the kernel's default", size),
 			"BIG TCP is cut for it", raise("gso_max_size", f.TSOMaxSize))
 	case f.GSOIPv4MaxSize < size && e.found.Packet.IPv4:
 		e.told("gso_ipv4_max_size", Note,
 			fmt.Sprintf("gso_ipv4_max_size is %d, and gso_max_size %d", f.GSOIPv4MaxSize, size),
-			"IPv4 is cut for it to less than IPv6", raise("gso_ipv4_max_size", size)).
-			Advice = fmt.Sprintf("the port's key gso_ipv4_max_size=%d, where iproute2 is older than 6.3", size)
+			"IPv4 is cut to smaller super-packets than IPv6", raise("gso_ipv4_max_size", size)).
+			Advice = fmt.Sprintf("the port's key gso_ipv4_max_size=%d, if iproute2 is older than 6.3", size)
 	}
 	if f.GSOMaxSegs < f.TSOMaxSegs {
-		e.told("gso_max_segs", Note, fmt.Sprintf("gso_max_segs is %d, and may be %d", f.GSOMaxSegs, f.TSOMaxSegs),
-			"super-packets of more segments are cut for it", raise("gso_max_segs", f.TSOMaxSegs))
+		e.told("gso_max_segs", Note, fmt.Sprintf("gso_max_segs is %d, and can be %d", f.GSOMaxSegs, f.TSOMaxSegs),
+			"super-packets of more segments are cut", raise("gso_max_segs", f.TSOMaxSegs))
 	}
 }
 
-// offloads finds those that a packet port would like to use.
+// offloads finds missing offloads that a packet port would use.
 func (e *examination) offloads(f *link.Facts, can link.Features) {
-	if f.Tun != nil && !f.Carrier { // they are its opener's
+	if f.Tun != nil && !f.Carrier { // they are set by the process that opened it
 		return
 	}
 	tell := func(text, means, switches string, can bool) {
@@ -210,10 +210,10 @@ func (e *examination) offloads(f *link.Facts, can link.Features) {
 	}
 }
 
-// plain are the queueing disciplines that the kernel gives by itself.
+// plain are the kernel's default queueing disciplines.
 var plain = []string{"noqueue", "mq", "pfifo_fast", "fq_codel", "fq"}
 
-// company finds who else has a part in the netdev's frames.
+// company finds what else handles the netdev's frames.
 func (e *examination) company(s *link.Surroundings) {
 	name := e.Netdev.Netdev
 	if s.HostUse != "" {
@@ -222,8 +222,8 @@ func (e *examination) company(s *link.Surroundings) {
 			mend = "ip link set " + name + " nomaster"
 		}
 		e.told("host_use", Note, "it "+s.HostUse,
-			"the host's own stack needs its frames: a packet port leaves them to both", mend).
-			Advice = "the port's key host=drop, where only the switch is to have them, or host=keep"
+			"the host's own stack needs its frames: with a packet port, both get them", mend).
+			Advice = "the port's key host=drop if only the switch should get them, otherwise host=keep"
 	}
 	if calls := s.BridgeCalls; s.Bridge && len(calls) > 0 {
 		mend := "sysctl -w"
@@ -231,10 +231,10 @@ func (e *examination) company(s *link.Surroundings) {
 			mend += " net.bridge.bridge-nf-call-" + c + "=0"
 		}
 		e.told("bridge_nf", Note, "br_netfilter is on ("+strings.Join(calls, ", ")+")",
-			"the bridge takes every frame through the firewall, and drops IPv6 above 64 KiB in the plain form", mend)
+			"the bridge passes every frame through the firewall, and drops IPv6 above 64 KiB in the plain form", mend)
 	}
 	if s.XDP != "" {
-		e.told("xdp", Note, "an XDP program sees its frames first", "a port gets what the program lets pass",
+		e.told("xdp", Note, "an XDP program sees its frames first", "a port only gets what the program passes",
 			"ip link set "+name+" "+s.XDP+" off")
 	}
 	switch {
@@ -242,8 +242,8 @@ func (e *examination) company(s *link.Surroundings) {
 		e.told("tcx", Note, "its tcx programs are not known: "+s.TCXErr.Error(), "", "sudo sluice doctor "+name)
 	case len(s.TCXIngress)+len(s.TCXEgress) > 0 && e.HeldBy == nil:
 		e.told("tcx", Note, "tcx programs are on it: "+strings.Join(slices.Concat(s.TCXIngress, s.TCXEgress), ", "),
-			"one at ingress sees frames behind a packet port, one at egress may drop what the port sends", "").
-			Advice = "bpftool net show dev " + name + " lists them; they go with whoever attached them"
+			"one at ingress sees frames after a packet port, one at egress may drop what the port sends", "").
+			Advice = "bpftool net show dev " + name + " lists them; they end with the program that attached them"
 	}
 	for _, q := range s.Qdiscs {
 		if slices.Contains(plain, q) {

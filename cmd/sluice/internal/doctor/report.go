@@ -4,7 +4,7 @@ import (
 	"sluice/dataplane/summary"
 )
 
-// Report is all that was found. The package comment has its JSON form.
+// Report is everything that was found. The package comment has its JSON form.
 type Report struct {
 	Schema       int             `json:"schema"`
 	Version      string          `json:"version"`
@@ -18,16 +18,16 @@ type Report struct {
 	Findings     []Finding       `json:"findings"`
 }
 
-// Kernel says which one was examined. Where it could not be tried, its release decided.
+// Kernel is the examined kernel. If it could not be tried, its release decided.
 type Kernel struct {
 	Release string `json:"release"`
 	Tried   bool   `json:"tried"`
-	Why     string `json:"why"` // not tried, or not all of it
+	Why     string `json:"why"` // why it was not tried, or not completely
 }
 
 // Kind is what a port of one kind carries.
 type Kind struct {
-	Error    string `json:"error"` // why it could not be opened, or tried to the end
+	Error    string `json:"error"` // why it could not be opened, or why the trial ended early
 	MaxWrite int    `json:"max_write"`
 	IPv6Form string `json:"ipv6_form"`
 	MaxOut   Max    `json:"max_out"`
@@ -81,8 +81,7 @@ type Capabilities struct {
 	Lack []string `json:"lack"`
 }
 
-// Netdev is what there is to know about a netdev. Where it was not found, only Name is
-// valid.
+// Netdev is everything about a netdev. If it was not found, only Name is valid.
 type Netdev struct {
 	Name          string          `json:"name"` // as on the command line
 	Found         bool            `json:"found"`
@@ -107,7 +106,7 @@ type Netdev struct {
 	Ports         map[string]Port `json:"ports"`
 }
 
-// Holder is a process that has the netdev under a switch.
+// Holder is the process whose switch has the netdev.
 type Holder struct {
 	PID  int    `json:"pid"` // 0: of another PID namespace
 	Name string `json:"name"`
@@ -150,15 +149,15 @@ const (
 	Problem Mark = "problem"
 )
 
-// Finding is one thing that was found, what it means, and the command that mends it.
+// Finding is one thing that was found, what it means, and the command that fixes it.
 type Finding struct {
 	Group  string `json:"group"`  // "rights", "kinds", "netdevs"
 	Object string `json:"object"` // a capability, a port kind, a netdev
 	ID     string `json:"id"`
 	Mark   Mark   `json:"mark"`
 	Text   string `json:"text"`
-	Means  string `json:"means"`  // empty where the text says it all
-	Mend   string `json:"mend"`   // the command that mends it; empty where there is none
+	Means  string `json:"means"`  // empty if the text is enough
+	Mend   string `json:"mend"`   // the command that fixes it; empty if there is none
 	Advice string `json:"advice"` // what else helps
 }
 

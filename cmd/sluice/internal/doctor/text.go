@@ -68,7 +68,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// of are the findings of a group, and of one object unless it is nil.
+// of returns the findings of a group, only of one object unless it is nil.
 func (r *Report) of(group string, object *string) (all []Finding) {
 	for _, f := range r.Findings {
 		if f.Group == group && (object == nil || f.Object == *object) {
@@ -89,10 +89,10 @@ func (r *Report) table(t *text) {
 		}
 		t.line("  %-20s %8d %8d %-6s %8s %8s", name, k.MaxOut.IPv4, k.MaxOut.IPv6, k.IPv6Form, in4, in6)
 	}
-	t.line("Bytes from the Ethernet header on: in what a switch reads, out what it sends.")
+	t.line("Bytes from the Ethernet header on. In: what a switch reads, out: what it sends.")
 }
 
-// facts is what a netdev is, without a judgement.
+// facts describes a netdev, without a judgement.
 func (d *Netdev) facts(t *text) {
 	if !d.Found {
 		return
@@ -130,7 +130,7 @@ func (d *Netdev) facts(t *text) {
 	}
 }
 
-// text is a text under way, of lines that fit a terminal.
+// text is the text so far, in lines that fit a terminal.
 type text struct {
 	b      strings.Builder
 	colour bool
@@ -140,7 +140,7 @@ func (t *text) line(format string, a ...any) {
 	t.b.WriteString(strings.Map(printable, fmt.Sprintf(format, a...)) + "\n")
 }
 
-// printable replaces what would do something to a terminal: a netdev may be called so.
+// printable replaces control characters, which a netdev's name may contain.
 func printable(c rune) rune {
 	if unicode.IsPrint(c) {
 		return c
@@ -182,12 +182,12 @@ func (t *text) finding(f Finding) {
 		}
 		t.line("%s", l)
 	}
-	// A command that is continued can still be copied.
+	// A command that continues on the next line can still be copied.
 	t.try(f.Mend, ` \`)
 	t.try(f.Advice, "")
 }
 
-// try is something to try, if there is. The lines that go on end with more.
+// try adds something to try, if there is any. Lines that continue end with more.
 func (t *text) try(what, more string) {
 	if what == "" {
 		return
@@ -207,8 +207,7 @@ func (t *text) wrapped(prefix, said string) {
 	}
 }
 
-// wrap breaks a text into lines of at most so many columns, between words. A word that is
-// longer is cut.
+// wrap breaks a text into lines of at most so many columns, between words. A longer word is cut.
 func wrap(said string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(said) {
