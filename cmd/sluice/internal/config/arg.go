@@ -59,7 +59,7 @@ func (p Port) String() string {
 	return arg
 }
 
-// set reads key=value arguments into a port. An empty value is the default.
+// set reads key=value arguments into a port. An empty value means the default.
 func (r *report) set(p *Port, settings []string) {
 	given := &node{kind: object}
 	for _, s := range settings {

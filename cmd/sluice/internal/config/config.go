@@ -15,11 +15,11 @@ import (
 // not valid.
 type Switch struct {
 	Name     string
-	Reserved Reserved // for ports that do not say
+	Reserved Reserved // for ports that do not set it
 	FDB      FDB
 	Ports    []Port   // in the order in which they are shown; names are unique
 	Mirrors  []Mirror // names are unique
-	Metrics  string   // the address that serves them, [HOST]:PORT; empty: none does
+	Metrics  string   // the address that serves them, [HOST]:PORT; empty for none
 	Control  Control
 }
 
@@ -27,18 +27,18 @@ type Switch struct {
 type FDB struct {
 	Size     int // addresses, static ones included
 	Ageing   int // seconds without a frame after which an address is forgotten
-	MACLimit int // learnt addresses of the switch; 0 is as many as fit
+	MACLimit int // learnt addresses of the switch; 0 means as many as fit
 	Static   []Entry
 }
 
 // Entry is a static address: it is not learnt, does not age and does not move.
 type Entry struct {
-	VLAN uint16 // 0 to 4095; 0 is that of untagged frames
+	VLAN uint16 // 0 to 4095; 0 is for untagged frames
 	MAC  vnet.MAC
 	Port string
 }
 
-// Mirror copies frames to a port: those of Ports, in VLAN, where either is given.
+// Mirror copies frames to a port: those of Ports and in VLAN, as far as these are set.
 type Mirror struct {
 	Name      string
 	Ports     []string // empty: all
@@ -49,18 +49,18 @@ type Mirror struct {
 
 // Control is the control socket.
 type Control struct {
-	Socket string // its path; empty: that of the switch's name
-	Group  string // who may use it besides root; empty: group sluice, if there is one
+	Socket string // its path; empty: derived from the switch's name
+	Group  string // who may use it besides root; empty: group sluice, if it exists
 }
 
-// Port is one port and what is asked of it. DefaultPort has the defaults. Numbers that
-// were not given are 0, words that were not given empty. Ports are equal when == says so.
+// Port is the configuration of one port. DefaultPort has the defaults. A number that was not given
+// is 0, a word that was not given is empty. Ports can be compared with ==.
 type Port struct {
 	Name   string
 	Kind   Kind
 	Device string // a netdev's name, or an altname
 
-	Netns  string // tap: the namespace it lives in
+	Netns  string // tap: its namespace
 	Lower  string // macvtap: the netdev it is created over
 	MTU    int    // bytes from the IP header on
 	Queues int
@@ -71,7 +71,7 @@ type Port struct {
 	Oversize       dataplane.Oversize
 	Offload        Offload
 	Host           Host
-	Reserved       Reserved // unset: what the switch says
+	Reserved       Reserved // unset: the switch's setting
 
 	VLANMode VLANMode // unset: see Mode
 	Tag      Tag      // the access or native VLAN
@@ -82,7 +82,7 @@ type Port struct {
 	Loop     Loop
 }
 
-// Kind is what a port's device is opened as.
+// Kind is how a port's device is opened.
 type Kind string
 
 // Port kinds.
@@ -99,7 +99,7 @@ type Offload string
 
 // Offload settings.
 const (
-	OffloadAuto Offload = "auto" // what the netdev's features say
+	OffloadAuto Offload = "auto" // according to the netdev's features
 	OffloadFull Offload = "full" // every checksum and GSO type
 	OffloadCsum Offload = "csum" // checksums only
 	OffloadNone Offload = "none" // nothing: complete frames of wire size
@@ -112,27 +112,27 @@ type Host string
 
 // Host settings.
 const (
-	HostAuto Host = ""     // drop, but keep where the netdev has an address or a master
+	HostAuto Host = ""     // drop, but keep if the netdev has an address or a master
 	HostDrop Host = "drop" // Sluice alone sees the frames
 	HostKeep Host = "keep" // the host's stack sees them too
 )
 
 var hosts = []Host{HostDrop, HostKeep}
 
-// Reserved is what becomes of frames for 01:80:c2:00:00:00 to :0f, which bridges do not
-// forward (IEEE 802.1Q, table 8-1).
+// Reserved is what to do with frames for 01:80:c2:00:00:00 to :0f, which bridges do not forward
+// (IEEE 802.1Q, table 8-1).
 type Reserved string
 
 // Reserved settings.
 const (
 	ReservedDrop    Reserved = "drop"    // as a bridge does
-	ReservedForward Reserved = "forward" // flood them, but for PAUSE
+	ReservedForward Reserved = "forward" // flood them, except PAUSE
 )
 
 var reserveds = []Reserved{ReservedDrop, ReservedForward}
 
-// VLANMode is which tags a port takes and sends, by Open vSwitch's rules
-// (conf.db(5), column vlan_mode of table Port).
+// VLANMode says which tags a port takes and sends, by Open vSwitch's rules (conf.db(5), column
+// vlan_mode of table Port).
 type VLANMode string
 
 // VLAN modes.
@@ -140,13 +140,13 @@ const (
 	Access         VLANMode = "access"          // one VLAN, untagged
 	Trunk          VLANMode = "trunk"           // VLANs as they are tagged
 	NativeUntagged VLANMode = "native-untagged" // a trunk; its native VLAN is untagged
-	NativeTagged   VLANMode = "native-tagged"   // a trunk; untagged frames are taken as of the native VLAN
+	NativeTagged   VLANMode = "native-tagged"   // a trunk; untagged frames belong to the native VLAN
 )
 
 var vlanModes = []VLANMode{Access, Trunk, NativeUntagged, NativeTagged}
 
-// Mode is the VLAN mode that holds: where none is given, a port with a tag is an access
-// port and one without is a trunk (port_configure in vswitchd/bridge.c).
+// Mode is the effective VLAN mode. If none is given, a port with a tag is an access port and one
+// without is a trunk (port_configure in vswitchd/bridge.c).
 func (p Port) Mode() VLANMode {
 	switch {
 	case p.VLANMode != "":
@@ -157,18 +157,18 @@ func (p Port) Mode() VLANMode {
 	return Trunk
 }
 
-// Loop is what happens to a port behind which there is a loop.
+// Loop is what happens to a port with a loop behind it.
 type Loop string
 
 // Loop settings.
 const (
-	LoopWarn Loop = "warn" // an event says so
-	LoopShut Loop = "shut" // and the port goes down
+	LoopWarn Loop = "warn" // report an event
+	LoopShut Loop = "shut" // and set the port down
 )
 
 var loops = []Loop{LoopWarn, LoopShut}
 
-// Direction is which frames of a port a mirror copies.
+// Direction says which frames of a port a mirror copies.
 type Direction string
 
 // Directions, as the switch sees them.
@@ -180,7 +180,7 @@ const (
 
 var directions = []Direction{Ingress, Egress, Both}
 
-// Tag is a VLAN, 0 to 4095, or none. VLAN 0 is a VLAN like others, that of untagged frames.
+// Tag is a VLAN, 0 to 4095, or none. VLAN 0 is an ordinary VLAN, that of untagged frames.
 type Tag struct {
 	VLAN uint16
 	Set  bool
@@ -275,8 +275,8 @@ func (s Switch) Clone() Switch {
 	return s
 }
 
-// Equal reports whether both ask for the same, in the same order. It does so exactly when
-// Diff finds no change.
+// Equal reports whether both describe the same switch, in the same order. That is exactly when Diff
+// finds no change.
 func (s Switch) Equal(t Switch) bool {
 	return s.Name == t.Name && s.Reserved == t.Reserved && s.Metrics == t.Metrics && s.Control == t.Control &&
 		s.FDB.Size == t.FDB.Size && s.FDB.Ageing == t.FDB.Ageing && s.FDB.MACLimit == t.FDB.MACLimit &&

@@ -10,7 +10,7 @@ import (
 	"sluice/vnet"
 )
 
-// parsed is a switch of a file that has to be right.
+// parsed is the switch of a file that must be right.
 func parsed(t *testing.T, file string) Switch {
 	t.Helper()
 	s, err := ParseYAML("test.yaml", []byte(file))
@@ -63,8 +63,8 @@ func TestParseTakesEveryKey(t *testing.T) {
 	}
 }
 
-// Every field of the value is in a table: what differs in it differs for Equal and Diff,
-// and survives each spelling.
+// Every field of the value is in a table: Equal and Diff see a difference in it, and it survives
+// each spelling.
 func TestEveryFieldHasAKey(t *testing.T) {
 	s := parsed(t, example)
 	def := Default()
@@ -156,7 +156,7 @@ func TestVLANSets(t *testing.T) {
 	}
 }
 
-// wrong are files with one thing wrong each: what is said of it, and where.
+// wrong are files with one error each: the message, and its place.
 var wrong = []struct{ file, says string }{
 	{"port: {}", "1:1: port: no such key: did you mean ports?"},
 	{"nonsense: 1", "1:1: nonsense: no such key: the keys are name, reserved, fdb, ports, mirrors, metrics, control"},
@@ -351,8 +351,7 @@ func TestArgumentsSayWhatIsWrongAndWhatIsRight(t *testing.T) {
 	}
 }
 
-// All that is wrong is told, in the order in which it stands, and not what only follows
-// from that.
+// All errors are reported, in the order of the file, without those that only follow from others.
 func TestEveryErrorIsReported(t *testing.T) {
 	_, err := ParseYAML("f", []byte(`ports:
   a: {kind: veth, device: vA, mtu: 1, mtu: 2}
@@ -382,8 +381,8 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 }
 
-// Validate is for values that no parser made: it finds what the forms do not take, and
-// what differs between them.
+// Validate is for values that no parser made: it finds values that the forms do not take, and
+// conflicts between values.
 func TestValidateChecksWhatWasNotParsed(t *testing.T) {
 	for _, c := range []struct {
 		says string
@@ -520,7 +519,7 @@ func TestEqualAndDiffSeeEveryField(t *testing.T) {
 	}
 }
 
-// TestWordsOfYAMLAreQuoted: what is a name here means something there.
+// TestWordsOfYAMLAreQuoted: names that mean something else in YAML.
 func TestWordsOfYAMLAreQuoted(t *testing.T) {
 	s := Default()
 	for i, word := range append([]string{"7", "0x1", "1e3", "01-02"}, yamlWords...) {
@@ -612,7 +611,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 }
 
-// PortHelp stays what a terminal of 80 columns shows.
+// PortHelp fits a terminal of 80 columns.
 func TestPortHelpNamesEveryKey(t *testing.T) {
 	help := PortHelp()
 	for line := range strings.Lines(help) {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Need is what it takes to make a change.
+// Need says how a change is made.
 type Need uint8
 
-// Needs, from the least on.
+// Needs, in increasing order.
 const (
-	Live     Need = iota // it counts from the next batch of frames on, and no frame is lost
-	Reattach             // the port lets go of its device and attaches anew; others go on
-	Restart              // the switch starts anew
+	Live     Need = iota // it takes effect with the next batch of frames, and no frame is lost
+	Reattach             // the port releases its device and attaches again; others keep running
+	Restart              // the switch must be restarted
 )
 
-// String is the need as changes say it.
+// String is the need as a change shows it.
 func (n Need) String() string { return [...]string{"live", "re-attach", "restart"}[n] }
 
 // Op is what happened to the object of a change.
@@ -34,7 +34,7 @@ type Change struct {
 	Op       Op
 	Kind     string // of the object: port, mirror, static address, fdb, control; empty: the switch
 	Name     string // of the object, where there are several
-	Key      string // of Changed; "order" is that of all objects of the kind
+	Key      string // of Changed; "order" means the order of all objects of the kind
 	From, To string // of Changed, as the command line spells them; To of Added is the whole
 	Needs    Need
 }
@@ -57,7 +57,7 @@ func (c Change) String() string {
 // Fixed reports whether a running switch cannot make the change.
 func (c Change) Fixed() bool { return c.Needs == Restart }
 
-// Port is the name of the port that the change is of, if it is of one.
+// Port is the name of the port that changes, or empty.
 func (c Change) Port() string {
 	if c.Kind != portKind {
 		return ""
@@ -65,15 +65,15 @@ func (c Change) Port() string {
 	return c.Name
 }
 
-// NeedsQueues reports whether q needs other queues than p: it has to attach anew.
+// NeedsQueues reports whether q needs other queues than p, so that it must attach again.
 func (p Port) NeedsQueues(q Port) bool {
 	d := differ{kind: portKind}
 	diffObject(&d, portKeys, &p, &q)
 	return slices.ContainsFunc(d.changes, func(c Change) bool { return c.Needs == Reattach })
 }
 
-// Diff is what has to change to make new of old: first what goes, then what is changed,
-// then what comes, in each part. It is empty exactly when the two are Equal.
+// Diff lists the changes from old to new: in each part first what is removed, then what is changed,
+// then what is added. It is empty exactly when the two are Equal.
 func Diff(old, new Switch) []Change {
 	var d differ
 	diffObject(&d, switchKeys, &old, &new)

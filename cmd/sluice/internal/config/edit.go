@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// AddPort is the switch with one port more, the last.
+// AddPort returns the switch with a new last port.
 func (s Switch) AddPort(p Port) (Switch, error) {
 	if s.index(p.Name) >= 0 {
 		return s, fmt.Errorf("there are two ports %s: give each its own name", p.Name)
@@ -16,8 +16,8 @@ func (s Switch) AddPort(p Port) (Switch, error) {
 	return s.checked()
 }
 
-// RemovePort is the switch without a port. It is an error while a mirror or a static
-// address names the port.
+// RemovePort returns the switch without a port. It is an error while a mirror or a static address
+// names the port.
 func (s Switch) RemovePort(name string) (Switch, error) {
 	i := s.index(name)
 	if i < 0 {
@@ -28,8 +28,8 @@ func (s Switch) RemovePort(name string) (Switch, error) {
 	return s.checked()
 }
 
-// SetPort is the switch with some keys of a port changed. Settings are key=value, spelled
-// as on the command line; an empty value takes a key back to its default.
+// SetPort returns the switch with some keys of a port changed. Settings are key=value, spelled as
+// on the command line; an empty value resets a key to its default.
 func (s Switch) SetPort(name string, settings ...string) (Switch, error) {
 	i := s.index(name)
 	if i < 0 {
@@ -71,7 +71,7 @@ func (s Switch) mirror(name string) int {
 	return slices.IndexFunc(s.Mirrors, func(m Mirror) bool { return m.Name == name })
 }
 
-// checked is s if it is valid.
+// checked returns s if it is valid.
 func (s Switch) checked() (Switch, error) { return s, s.Validate() }
 
 func (s Switch) unknown(name string) error {

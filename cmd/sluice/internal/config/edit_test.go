@@ -19,8 +19,8 @@ var samples = map[string][]string{
 	"mac_limit": {"0", "10", ""}, "storm": {"0", "1000", ""}, "loop": {"warn", "shut", ""},
 }
 
-// TestRandomEdits: every edit that is taken makes a valid value that each spelling holds,
-// changes nothing of the value that it was made of, and is what Diff says it is.
+// TestRandomEdits: every accepted edit makes a valid value that each spelling can express, leaves
+// the old value unchanged, and is what Diff says.
 func TestRandomEdits(t *testing.T) {
 	for i := range portKeys {
 		if len(samples[portKeys[i].name]) == 0 {
@@ -76,7 +76,7 @@ func TestRandomEdits(t *testing.T) {
 	}
 }
 
-// carryOut makes the changes of ports, as they are spelled.
+// carryOut applies the changes of ports, as they are spelled.
 func carryOut(t *testing.T, s Switch, changes []Change) Switch {
 	t.Helper()
 	settings := map[string][]string{}

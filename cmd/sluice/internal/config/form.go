@@ -12,7 +12,7 @@ import (
 	"sluice/vnet"
 )
 
-// form is what the values of a key look like: in documents, and in the schema.
+// form says what the values of a key look like, in documents and in the schema.
 type form[V any] interface {
 	read(n *node) (V, error) // the inverse of print; does not check
 	check(v V) error         // what is wrong with a value, and what would be right
@@ -26,7 +26,7 @@ const listSeparator = "+"
 
 const maxVLAN = 4095 // the greatest that a tag can hold (IEEE 802.1Q, 9.6)
 
-// want is the error of a value of another kind.
+// want is the error for a value of another kind.
 func want(n *node, what string) error {
 	switch n.kind {
 	case null:
@@ -39,8 +39,7 @@ func want(n *node, what string) error {
 	return fmt.Errorf("%s is not %s", n.kind, what)
 }
 
-// integer is a whole number without a sign or leading zeros, so that nobody has to know
-// which base they would mean.
+// integer is a whole number without a sign or leading zeros, since these might mean another base.
 func integer(s string) (int, bool) {
 	n, err := strconv.Atoi(s)
 	return n, err == nil && strconv.Itoa(n) == s
@@ -145,8 +144,8 @@ func (f flag) schema() *node      { return keyword("type", scalar(text, "boolean
 type texts struct {
 	what    string         // the noun of an error
 	most    int            // bytes
-	pattern *regexp.Regexp // what it has to match, also by ECMA 262 as in schemas
-	like    string         // what the pattern wants, in words
+	pattern *regexp.Regexp // what it must match, also valid in ECMA 262 for schemas
+	like    string         // what the pattern requires, in words
 	also    func(string) error
 }
 
@@ -174,7 +173,7 @@ func (f texts) check(v string) error {
 	return nil
 }
 
-// unprintable reports what no text holds. The rune of bytes that are no UTF-8 is one.
+// unprintable reports the runes that no text may contain, including that for invalid UTF-8.
 func unprintable(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }
 
 func (f texts) print(v string) *node { return scalar(text, v) }
@@ -187,15 +186,15 @@ func (f texts) schema() *node {
 }
 
 var (
-	// names are those of ports, mirrors and switches. They stand in arguments, paths of
-	// URLs and labels of metrics without quotes.
+	// names are the names of ports, mirrors and switches. They are used without quotes in
+	// arguments, URL paths and metric labels.
 	names = texts{
 		what: "name", most: 63,
 		pattern: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]*$`),
 		like:    "letters, digits and . _ @ -, a letter or digit first",
 	}
-	// netdevs are names of netdevs: dev_valid_name in net/core/dev.c, without the comma,
-	// which the command line could not tell from its own, and without the % of a pattern.
+	// netdevs are names of netdevs: dev_valid_name in net/core/dev.c, without the comma, which
+	// separates keys on the command line, and without the % of a pattern.
 	netdevs = texts{
 		what: "device name", most: 127, // ALTIFNAMSIZ less its NUL (include/uapi/linux/if.h): it may be an altname
 		pattern: regexp.MustCompile(`^[^ /:%,]+$`),
@@ -268,7 +267,7 @@ func (f tags) print(v Tag) *node {
 
 func (f tags) schema() *node { return vlanNumbers.schema() }
 
-// vlans is one VLAN that is always there.
+// vlans is one VLAN that is always set.
 type vlans struct{}
 
 func (f vlans) read(n *node) (uint16, error) {
@@ -286,7 +285,7 @@ func (f vlans) check(v uint16) error { return vlanNumbers.check(int(v)) }
 func (f vlans) print(v uint16) *node { return vlanNumbers.print(int(v)) }
 func (f vlans) schema() *node        { return vlanNumbers.schema() }
 
-// items are those of a list. The command line joins them by a plus sign.
+// items are the items of a list. The command line joins them with a plus sign.
 func items(n *node, like string) ([]*node, error) {
 	switch n.kind {
 	case list:

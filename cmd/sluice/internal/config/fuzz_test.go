@@ -56,7 +56,7 @@ control:
   group: wheel
 `
 
-// roundTrip checks that each spelling of a valid switch is read as that switch.
+// roundTrip checks that each spelling of a valid switch is read back as that switch.
 func roundTrip(t *testing.T, s Switch) {
 	t.Helper()
 	if err := s.Validate(); err != nil {
@@ -80,7 +80,8 @@ func roundTrip(t *testing.T, s Switch) {
 	}
 }
 
-// whatIsWrong checks that errors stand inside of the document, and are printable lines.
+// whatIsWrong checks that the places of errors are inside the document, and that errors are
+// printable lines.
 func whatIsWrong(t *testing.T, err error, data []byte) {
 	t.Helper()
 	errs, ok := err.(Errors)
@@ -96,7 +97,7 @@ func whatIsWrong(t *testing.T, err error, data []byte) {
 }
 
 func FuzzParseYAML(f *testing.F) {
-	// Short, since the fuzzer spends its time on making long ones shorter.
+	// Short, since the fuzzer spends its time on shortening long ones.
 	f.Add([]byte("ports: {a: {kind: packet, device: vA, trunks: [1, 2-3], tag: 0}}\n"))
 	f.Add([]byte("mirrors: {m: {ports: [a], to: b}}\nports:\n  a:\n    isolated: true\n"))
 	f.Add([]byte("fdb:\n  static:\n  - {mac: 02:00:00:00:00:01, port: a}\nmetrics: ':1'\n"))

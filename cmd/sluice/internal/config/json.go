@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDocument is how long a document may be, in bytes: some thousand ports. The parser of
-// YAML takes a time that is quadratic in the keys of a map: half a minute for the worst.
+// MaxDocument is how long a document may be, in bytes: some thousand ports. The YAML parser's time
+// is quadratic in the keys of a map: half a minute in the worst case.
 const MaxDocument = 256 << 10
 
-// ParseJSON reads a switch from JSON of the schema. Keys are as strict as those of a
-// file. The error is Errors.
+// ParseJSON reads a switch from JSON, as strictly as ParseYAML reads a file. Its error is of type
+// Errors.
 func ParseJSON(data []byte) (Switch, error) {
 	r := &report{}
 	return r.document(data, r.json)
@@ -54,10 +54,10 @@ func firstInvalid(data []byte) int {
 	return -1
 }
 
-// json parses data, or notes why not.
+// json parses data, or records why it cannot.
 func (r *report) json(data []byte) *node {
 	l := newLines(data)
-	// The decoder of tokens takes some commas and colons that are out of place.
+	// The token decoder accepts some misplaced commas and colons.
 	var raw json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		offset := len(data)
@@ -130,7 +130,7 @@ func start(d *json.Decoder, data []byte) int {
 	return at + len(data[at:]) - len(bytes.TrimLeft(data[at:], " \t\r\n,:"))
 }
 
-// lines are where the lines of a document begin.
+// lines are the offsets at which the lines of a document begin.
 type lines struct {
 	data  []byte
 	begin []int
@@ -152,15 +152,14 @@ func (l lines) at(offset int) pos {
 	return pos{line, 1 + utf8.RuneCount(l.data[l.begin[line-1]:offset])}
 }
 
-// MarshalJSON is the switch as JSON, what differs from the defaults alone. ParseJSON of
-// it is the switch.
+// MarshalJSON returns the switch as JSON, without defaults. ParseJSON reads it back.
 func (s Switch) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	writeJSON(&b, printObject(switchKeys, &s), "")
 	return b.Bytes(), nil
 }
 
-// writeJSON writes a value, indented as what stands before it.
+// writeJSON writes a value with the given indentation.
 func writeJSON(b *bytes.Buffer, n *node, indent string) {
 	sequence := func(open, end string, length int, one func(i int)) {
 		b.WriteString(open)
@@ -193,6 +192,6 @@ func writeJSON(b *bytes.Buffer, n *node, indent string) {
 
 // quote is text in double quotes, as JSON and YAML have it.
 func quote(s string) string {
-	b, _ := json.Marshal(s) // of a string it never fails
+	b, _ := json.Marshal(s) // it never fails for a string
 	return string(b)
 }

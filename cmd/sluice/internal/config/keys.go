@@ -14,7 +14,7 @@ const (
 	minMTU     = 68    // RFC 791, 3.2: every IPv4 module takes this
 	maxMTU     = 65535 // IP_MAX_MTU (include/net/ip.h)
 	maxQueues  = 256   // MAX_TAP_QUEUES (include/linux/if_tap.h); tun has the same
-	minGSOSize = 128   // below this not even one segment of a small MSS fits
+	minGSOSize = 128   // below this not even one segment with a small MSS fits
 
 	minFDB    = 16384   // addresses: what a switch chip of the last decade holds
 	maxFDB    = 1 << 20 // 16 MiB of table
@@ -26,8 +26,8 @@ const (
 
 var gsoSizes = numbers{minGSOSize, vnet.MaxGSOMaxSize}
 
-// portKeys are the keys of a port. All spellings, help, the schema and the differences of
-// two switches go by them: a new key is a field of Port and a line here.
+// portKeys are the keys of a port. All spellings, the help, the schema and Diff use them: a new key
+// is a field of Port and a line here.
 var portKeys = []key[Port]{
 	bind(key[Port]{
 		name: "kind", needs: Reattach, must: true,

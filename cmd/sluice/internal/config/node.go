@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// node is a piece of a document in no spelling: what the three are read into and
-// written from.
+// node is a part of a document, independent of the spelling. The three spellings are read into
+// nodes and written from them.
 type node struct {
 	kind  nodeKind
 	text  string  // of a scalar
 	items []*node // of a list
 	pairs []pair  // of a map, in their order
-	pos   pos     // zero when it comes from no document
+	pos   pos     // zero if it comes from no document
 }
 
 // pair is a key of a map and its value.
@@ -32,7 +32,7 @@ type nodeKind uint8
 
 const (
 	null    nodeKind = iota
-	untyped          // text of the command line: whatever its key wants
+	untyped          // text of the command line, of the kind that its key needs
 	text
 	number
 	boolean
@@ -40,14 +40,14 @@ const (
 	object
 )
 
-// String is the kind as an error names it.
+// String is the kind's name in errors.
 func (k nodeKind) String() string {
 	return [...]string{"nothing", "text", "text", "a number", "true or false", "a list", "a map"}[k]
 }
 
 func scalar(kind nodeKind, text string) *node { return &node{kind: kind, text: text} }
 
-// spell is the value on one line, as the command line has it.
+// spell is the value on one line, spelled as on the command line.
 func (n *node) spell() string {
 	switch n.kind {
 	case list:
@@ -76,17 +76,17 @@ func (n *node) get(key string) *pair {
 	return nil
 }
 
-// add puts a key behind the others; a nil value leaves it out.
+// add appends a key, unless its value is nil.
 func (n *node) add(key string, value *node) {
 	if value != nil {
 		n.pairs = append(n.pairs, pair{key: key, value: value})
 	}
 }
 
-// Error is one thing that is wrong with a value, and where it stands.
+// Error is one error in a value, with its place.
 type Error struct {
-	File         string // its name, or the argument; empty where there is neither
-	Line, Column int    // from 1; 0 where there is no file
+	File         string // its name, or the argument; empty if there is neither
+	Line, Column int    // from 1; 0 if there is no file
 	Key          string // such as ports.a.mtu; empty for the whole
 	Text         string // what is wrong, and what would be right
 }
@@ -109,10 +109,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// maxErrors bounds what a bad file makes one read.
+// maxErrors bounds how many errors a bad file prints.
 const maxErrors = 50
 
-// Errors are all things that are wrong, up to 50, in the order in which they stand.
+// Errors are all errors, up to 50, in the order of the document.
 type Errors []*Error
 
 func (e Errors) Error() string {
@@ -123,28 +123,28 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// report collects what is wrong with a value.
+// report collects the errors in a value.
 type report struct {
 	file string
-	root *node    // the document; nil where there is none
-	path []string // of the value that is looked at; an item of a list is [0]
+	root *node    // the document; nil if there is none
+	path []string // of the current value; an item of a list is [0]
 	errs Errors
-	more int // that were too many
+	more int // errors beyond maxErrors
 }
 
-// in looks at a part of the value.
+// in makes a part of the value the current one while f runs.
 func (r *report) in(step string, look func()) {
 	r.path = append(r.path, step)
 	look()
 	r.path = r.path[:len(r.path)-1]
 }
 
-// key is the path as errors name it.
+// key is the path as errors show it.
 func (r *report) key() string { return joined(r.path) }
 
 func joined(path []string) string { return strings.ReplaceAll(strings.Join(path, "."), ".[", "[") }
 
-// at notes an error in the value that is looked at, which stands at a place of its own.
+// at records an error in the current value, at the given place.
 func (r *report) at(p pos, format string, args ...any) {
 	if len(r.errs) == maxErrors {
 		r.more++
@@ -155,8 +155,8 @@ func (r *report) at(p pos, format string, args ...any) {
 	})
 }
 
-// errorf notes an error in the value that is looked at, unless there is one already: a
-// value that could not be read is not also missing.
+// errorf records an error in the current value, unless it already has one: a value that could not
+// be read is not also missing.
 func (r *report) errorf(format string, args ...any) {
 	key := r.key()
 	for _, e := range r.errs {
@@ -167,7 +167,7 @@ func (r *report) errorf(format string, args ...any) {
 	r.at(r.place(), format, args...)
 }
 
-// missing notes that there is no value, unless what should hold it could not be read.
+// missing records that there is no value, unless its container could not be read.
 func (r *report) missing(what string) {
 	holder := joined(r.path[:len(r.path)-1])
 	for _, e := range r.errs {
@@ -178,7 +178,7 @@ func (r *report) missing(what string) {
 	r.errorf("it is missing: add %s", what)
 }
 
-// place is where the value that is looked at stands, or else what it is missing from.
+// place is the place of the current value, or of the container that lacks it.
 func (r *report) place() (p pos) {
 	n := r.root
 	if n == nil {
@@ -207,7 +207,7 @@ func (r *report) place() (p pos) {
 	return n.pos
 }
 
-// err is all that was noted.
+// err is everything that was recorded.
 func (r *report) err() error {
 	if len(r.errs) == 0 {
 		return nil

@@ -17,7 +17,7 @@ func readme(t *testing.T) string {
 	return string(text)
 }
 
-// TestREADMEsFileIsRight, and what README says of mistakes in it.
+// TestREADMEsFileIsRight, and so are the messages that README shows for mistakes in it.
 func TestREADMEsFileIsRight(t *testing.T) {
 	_, rest, ok := strings.Cut(readme(t), "\n```yaml\n")
 	example, rest, ok2 := strings.Cut(rest, "```\n")
@@ -36,7 +36,7 @@ func TestREADMEsFileIsRight(t *testing.T) {
 	}
 }
 
-// TestREADMEExplainsEveryKey of a port in its table, and no other.
+// TestREADMEExplainsEveryKey: its table has every key of a port, and no other.
 func TestREADMEExplainsEveryKey(t *testing.T) {
 	// The switch does nothing with these yet.
 	ahead := []string{"loop"}

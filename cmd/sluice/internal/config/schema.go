@@ -2,8 +2,8 @@ package config
 
 import "bytes"
 
-// Schema is the JSON Schema (draft 2020-12) of a document, made from the tables. Editors
-// complete and check by it; ParseYAML and ParseJSON, which know more, have the last word.
+// Schema is the JSON Schema (draft 2020-12) of a document, made from the tables. Editors use it to
+// complete and check. ParseYAML and ParseJSON check more.
 func Schema() []byte {
 	n := keyword("$schema", scalar(text, "https://json-schema.org/draft/2020-12/schema"))
 	n.add("title", scalar(text, "Sluice switch"))
@@ -14,14 +14,14 @@ func Schema() []byte {
 	return b.Bytes()
 }
 
-// keyword is a schema of one keyword.
+// keyword is a schema with one keyword.
 func keyword(name string, value *node) *node {
 	n := &node{kind: object}
 	n.add(name, value)
 	return n
 }
 
-// objectSchema is that of a map with a table.
+// objectSchema is the schema of a map with a table.
 func objectSchema[T any](help string, keys []key[T], rules []*node) *node {
 	n := keyword("type", scalar(text, "object"))
 	if help != "" {
@@ -51,7 +51,7 @@ func listSchema(items *node) *node {
 	return n
 }
 
-// portRules are the schema's rules of report.rules about one port.
+// portRules are the rules of report.rules about one port, in the schema.
 func portRules() (rules []*node) {
 	never := scalar(boolean, "false")
 	has := func(key string, values ...string) *node {

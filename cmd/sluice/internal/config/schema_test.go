@@ -29,7 +29,7 @@ func compiled(t *testing.T) *jsonschema.Schema {
 		t.Fatal(err)
 	}
 	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft7) // the schema says itself which it is of
+	c.DefaultDraft(jsonschema.Draft7) // the schema itself names its draft
 	if err := c.AddResource("sluice", doc); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// conforms is whether an editor that goes by the schema takes a file.
+// conforms reports whether an editor that uses the schema accepts a file.
 func conforms(t *testing.T, s *jsonschema.Schema, file string) error {
 	t.Helper()
 	j, err := yaml.YAMLToJSON([]byte(file))
@@ -57,8 +57,8 @@ func conforms(t *testing.T, s *jsonschema.Schema, file string) error {
 	return s.Validate(v)
 }
 
-// The schema takes what is right, and of what is wrong only what a schema cannot tell:
-// what values say about each other, and which numbers a text holds.
+// The schema accepts what is right. Of what is wrong, it accepts only what a schema cannot express:
+// rules between values, and the range of numbers inside a text.
 func TestSchemaAgreesWithTheParser(t *testing.T) {
 	s := compiled(t)
 	for _, file := range []string{example, "{}", "ports: {a: {kind: tap, device: t, tag: 0}}"} {

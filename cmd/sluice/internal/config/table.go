@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// key is one line of a table: everything that is known of one key of a T.
+// key is one line of a table: everything about one key of a T.
 type key[T any] struct {
 	name  string
-	arg   string // what stands for the value in help; empty where the key is no argument
+	arg   string // the value's placeholder in help; empty if the key is not an argument
 	help  string
-	kinds []Kind // of ports that have it; empty: all
+	kinds []Kind // of ports that have it; empty means all
 	needs Need   // what a change of it needs
 	must  bool   // there is no default
 
 	reset  func(*T) // sets the default
 	read   func(*report, *node, *T)
-	check  func(*report, *T) // its value alone
-	print  func(*T) *node    // nil where it is the default
+	check  func(*report, *T) // only its value
+	print  func(*T) *node    // nil if it is the default
 	diff   func(d *differ, old, new *T)
 	schema func() *node
 }
 
-// bind makes a line of a table of a field and what its values look like.
+// bind makes a table line from a field and the form of its values.
 func bind[T, V any](k key[T], f form[V], def V, field func(*T) *V) key[T] {
 	usual := f.print(def).spell()
 	spell := func(v V) string {
@@ -80,7 +80,7 @@ func bind[T, V any](k key[T], f form[V], def V, field func(*T) *V) key[T] {
 	return k
 }
 
-// describe is the help, after the kinds of ports that it holds for.
+// describe is the help, preceded by the kinds of ports that have the key.
 func (k *key[T]) describe() string {
 	if len(k.kinds) == 0 {
 		return k.help
@@ -92,7 +92,7 @@ func (k *key[T]) describe() string {
 	return strings.Join(kinds, ", ") + ": " + k.help
 }
 
-// section makes a line of a table of a part that has a table of its own.
+// section makes a table line for a part that has its own table.
 func section[T, S any](name, help string, keys []key[S], field func(*T) *S) key[T] {
 	return key[T]{
 		name: name, help: help,
@@ -114,17 +114,16 @@ func section[T, S any](name, help string, keys []key[S], field func(*T) *S) key[
 	}
 }
 
-// group makes a line of a table of parts that are alike: a map by their names, or a list
-// of those that have none.
+// group makes a table line for parts of one kind: a map by name, or a list if they have no names.
 type group[T, E any] struct {
 	name, help string
 	what       string // one of them
 	keys       []key[E]
 	field      func(*T) *[]E
-	title      func(*E) *string // its name; nil where it has none
-	label      func(*E) string  // what tells it from the others
-	note       func(*E) string  // what a change says of one that is new
-	needs      Need             // what a change of which there are needs
+	title      func(*E) *string // its name; nil if it has none
+	label      func(*E) string  // what distinguishes it from the others
+	note       func(*E) string  // what a change shows for a new one
+	needs      Need             // what adding or removing one needs
 	rules      []*node          // of the schema, for keys that depend on each other
 }
 
@@ -244,7 +243,7 @@ func reset[T any](keys []key[T], t *T) {
 	}
 }
 
-// find is the line of that name.
+// find is the line with that name.
 func find[T any](keys []key[T], name string) *key[T] {
 	i := slices.IndexFunc(keys, func(k key[T]) bool { return k.name == name })
 	if i < 0 {
@@ -253,7 +252,7 @@ func find[T any](keys []key[T], name string) *key[T] {
 	return &keys[i]
 }
 
-// readObject reads a map by its table. What is wrong with a value leaves the default.
+// readObject reads a map by its table. A wrong value leaves the default.
 func readObject[T any](r *report, n *node, keys []key[T], t *T) {
 	if n.kind != object {
 		r.errorf("%v", want(n, "a map of keys"))
@@ -274,7 +273,7 @@ func readObject[T any](r *report, n *node, keys []key[T], t *T) {
 	}
 }
 
-// hint says which key was meant, or which there are.
+// hint suggests the key that was meant, or lists the keys.
 func hint[T any](keys []key[T], wrong string) string {
 	best, distance := "", max(2, len(wrong)/3)+1
 	var all []string

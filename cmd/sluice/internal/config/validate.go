@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Validate reports, as Errors, all that is wrong with the switch. What the parsers return
-// without an error is valid.
+// Validate reports all errors in the switch, as Errors. What the parsers return without an error is
+// valid.
 func (s Switch) Validate() error {
 	r := &report{}
 	r.whole(&s)
 	return r.err()
 }
 
-// Validate reports, as Errors, all that is wrong with the port by itself.
+// Validate reports all errors in the port by itself, as Errors.
 func (p Port) Validate() error {
 	r := &report{}
 	if err := names.check(p.Name); err != nil {
@@ -23,7 +23,7 @@ func (p Port) Validate() error {
 	return r.err()
 }
 
-// whole checks a switch: each value, and then what they say about each other.
+// whole checks a switch: each value, and then the rules between values.
 func (r *report) whole(s *Switch) {
 	checkObject(r, switchKeys, s)
 	r.in("ports", func() {
@@ -80,7 +80,7 @@ func (r *report) whole(s *Switch) {
 	})
 }
 
-// meant is the port that a wrong name is nearest to, as the end of an error.
+// meant is the end of an error that suggests the port with the nearest name.
 func (s *Switch) meant(wrong string) string {
 	best, distance := "", max(1, len(wrong)/3)+1
 	for i := range s.Ports {
@@ -100,7 +100,7 @@ func (r *report) port(p *Port) {
 	r.rules(p)
 }
 
-// rules checks what the keys of a port say about each other.
+// rules checks the rules between the keys of a port.
 func (r *report) rules(p *Port) {
 	for i := range portKeys {
 		k := &portKeys[i]

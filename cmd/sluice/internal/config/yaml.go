@@ -15,8 +15,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// ParseYAML reads a switch from a file's text. The name is for errors, which are Errors.
-// An empty file is a switch with no ports.
+// ParseYAML reads a switch from a file's text. name is the file's name for errors. Its error is of
+// type Errors. An empty file is a switch without ports.
 func ParseYAML(name string, data []byte) (Switch, error) {
 	r := &report{file: name}
 	return r.document(data, r.yaml)
@@ -25,7 +25,7 @@ func ParseYAML(name string, data []byte) (Switch, error) {
 // maxNesting bounds how deep braces, brackets and dashes may nest; a document needs four.
 const maxNesting = 16
 
-// yaml parses data, or notes why not.
+// yaml parses data, or records why it cannot.
 func (r *report) yaml(data []byte) *node {
 	tokens := lexer.Tokenize(string(data))
 	if t, why := costly(tokens); t != nil {
@@ -60,9 +60,9 @@ func (r *report) yaml(data []byte) *node {
 	return nil
 }
 
-// costly is the first token of something that is wrong anyway, and that the parser would
-// take a time for that is quadratic in it (v1.19.2: minutes for a document as long as may
-// be), and what is wrong; or nil.
+// costly finds something that is wrong anyway, and for which the parser would need quadratic time
+// (v1.19.2: minutes for the longest document). It returns its first token and what is wrong, or
+// nil.
 func costly(tokens token.Tokens) (*token.Token, string) {
 	flow, dashes, colons, empty, line := 0, 0, 0, 0, 0
 	for i, t := range tokens {
@@ -116,7 +116,8 @@ func bare(tokens token.Tokens, i int) bool {
 
 func place(t *token.Token) pos { return pos{t.Position.Line, t.Position.Column} }
 
-// yamlNode is n in no spelling. What has no counterpart there is noted, and null.
+// yamlNode converts n to a node. Anything without a counterpart is recorded as an error, and
+// becomes null.
 func (r *report) yamlNode(n ast.Node) *node {
 	if n == nil {
 		return &node{}
@@ -151,7 +152,7 @@ func (r *report) yamlNode(n ast.Node) *node {
 		r.at(out.pos, "anchors, aliases and type tags are not taken: write the value itself")
 	}
 	if len(out.pairs) > 0 && out.pairs[0].pos.line > 0 && t.Type != token.MappingStartType {
-		out.pos = out.pairs[0].pos // else it is that of a colon
+		out.pos = out.pairs[0].pos // otherwise it is the colon's
 	}
 	return out
 }
@@ -168,12 +169,12 @@ func (r *report) yamlPair(out *node, v *ast.MappingValueNode) {
 	p := &out.pairs[len(out.pairs)-1]
 	r.in(p.key, func() { p.value = r.yamlNode(v.Value) })
 	if p.value.kind == null {
-		p.value.pos = p.pos // there is nothing behind the key that has a place
+		p.value.pos = p.pos // nothing after the key has a place
 	}
 }
 
-// MarshalYAML is the switch as a file: what differs from the defaults alone, in the order
-// of the tables. ParseYAML of it is the switch.
+// MarshalYAML returns the switch as a file, without defaults, in the order of the tables. ParseYAML
+// reads it back.
 func (s Switch) MarshalYAML() ([]byte, error) {
 	n := printObject(switchKeys, &s)
 	if len(n.pairs) == 0 {
@@ -184,7 +185,7 @@ func (s Switch) MarshalYAML() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeYAML writes the keys of a map, each on lines of its own.
+// writeYAML writes the keys of a map, each on its own lines.
 func writeYAML(b *bytes.Buffer, n *node, indent string) {
 	for _, p := range n.pairs {
 		b.WriteString(indent + plain(p.key) + ":")
@@ -225,8 +226,8 @@ func inline(n *node) string {
 }
 
 var (
-	// plainText is what needs no quotes in any version of YAML, unless it is one of the
-	// words that mean something.
+	// plainText is text that needs no quotes in any version of YAML, except words with a special
+	// meaning.
 	plainText = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9._/-]*|[0-9]+-[0-9]+)$`)
 	yamlWords = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 )
