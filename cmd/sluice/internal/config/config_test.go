@@ -179,7 +179,7 @@ var wrong = []struct{ file, says string }{
 		"3:13: fdb.static[0].mac: 2 is not the MAC address of a host, such as 52:54:00:00:00:0a"},
 	{"fdb: {static: [{mac: 02:00:00:00:00:01, port: ab, vlan: 4}]}\nports: {abc: {kind: tap, device: t}}",
 		`1:47: fdb.static[0].port: there is no port "ab": did you mean abc?`},
-	{"fdb: {static: [{mac: 02:00:00:00:00:01}]}", "1:16: fdb.static[0].port: it is missing: add the port it is behind"},
+	{"fdb: {static: [{mac: 02:00:00:00:00:01}]}", "1:16: fdb.static[0].port: it is missing: add the port that it is behind"},
 	{"fdb: {static: [{mac: 02:00:00:00:00:01, port: a}, {mac: 02:00:00:00:00:01, port: a}]}\nports: {a: {kind: tap, device: t}}",
 		"1:51: fdb.static[1]: there are two of 02:00:00:00:00:01 in VLAN 0: give each its own"},
 	{"ports: [a]", "1:1: ports: a list is not a map of ports by name"},
@@ -195,13 +195,13 @@ var wrong = []struct{ file, says string }{
 	{"ports: {a: {kind: tap, device: ..}}", `1:32: ports.a.device: ".." is not a name that a netdev can have`},
 	{"ports: {a: {kind: tap, device: \"a\\tb\"}}", `1:32: ports.a.device: device name "a\tb": want a name that a netdev can have`},
 	{"ports: {a: {kind: tap, device: 1" + strings.Repeat("x", 127) + "}}",
-		`1:32: ports.a.device: device name "1` + strings.Repeat("x", 127) + `" has 128 bytes, and at most 127 are taken`},
+		`1:32: ports.a.device: device name "1` + strings.Repeat("x", 127) + `" has 128 bytes, and at most 127 are allowed`},
 	{"ports: {a: {kind: tap, device: t, gso_max_sise: 1}}", "1:35: ports.a.gso_max_sise: no such key: did you mean gso_max_size?"},
 	{"ports: {a: {kind: tap, device: t, trunk: [1]}}", "1:35: ports.a.trunk: no such key: did you mean trunks?"},
 	{"ports: {a: {kind: tap, device: t, vlan: 1}}", "1:35: ports.a.vlan: no such key: did you mean vlan_mode?"},
 	{"ports: {a: {kind: tap, device: t, netns: A}, b: {kind: tap, device: t, netns: A}}",
 		"1:69: ports.b.device: device t is under port a already"},
-	{"fdb:\n  static:\n    - mac: 02:00:00:00:00:01\n", "3:7: fdb.static[0].port: it is missing: add the port it is behind"},
+	{"fdb:\n  static:\n    - mac: 02:00:00:00:00:01\n", "3:7: fdb.static[0].port: it is missing: add the port that it is behind"},
 	{"ports: {a: {kind: tap, device: t, colour: 1}}", "1:35: ports.a.colour: no such key: `sluice config schema` lists them"},
 	{"ports: {a: {kind: tap, device: t, mtu: 67}}", "1:40: ports.a.mtu: 67 is not a number from 68 to 65535"},
 	{"ports: {a: {kind: tap, device: t, mtu: 0}}", "1:40: ports.a.mtu: 0 is not a number from 68 to 65535"},
@@ -224,7 +224,7 @@ var wrong = []struct{ file, says string }{
 	{"ports: {a: {kind: tap, device: t, vlan_mode: trunk, tag: 1}}",
 		"1:58: ports.a.tag: a trunk has no tag: leave it out, or use vlan_mode native-untagged or native-tagged"},
 	{"ports: {a: {kind: tap, device: t, trunks: [1], tag: 1}}",
-		"1:35: ports.a.trunks: an access port carries the VLAN of its tag alone: leave trunks out, or use vlan_mode native-untagged"},
+		"1:35: ports.a.trunks: an access port carries only the VLAN of its tag: leave trunks out, or use vlan_mode native-untagged"},
 	{"ports: {a: {kind: packet, device: t, netns: B}}", "1:45: ports.a.netns: key netns is for tap ports, and a is a packet port"},
 	{"ports: {a: {kind: tap, device: t, lower: B}}", "1:42: ports.a.lower: key lower is for macvtap ports, and a is a tap port"},
 	{"ports: {a: {kind: tap, device: t, host: drop}}", "1:41: ports.a.host: key host is for packet ports, and a is a tap port"},
@@ -234,9 +234,9 @@ var wrong = []struct{ file, says string }{
 	{"mirrors: {m: {ports: [a], to: b}}\nports: {a: {kind: tap, device: t}}", `1:31: mirrors.m.to: there is no port "b"`},
 	{"mirrors: {m: {ports: [b], to: a}}\nports: {a: {kind: tap, device: t}}", `1:15: mirrors.m.ports: there is no port "b"`},
 	{"mirrors: {m: {ports: [a], to: a}}\nports: {a: {kind: tap, device: t}}",
-		"1:31: mirrors.m.to: port a is one of those that are mirrored: take another"},
+		"1:31: mirrors.m.to: port a is itself mirrored: choose another"},
 	{"mirrors: {m: {to: a}}\nports: {a: {kind: tap, device: t}}",
-		"1:11: mirrors.m.ports: neither ports nor vlan is given: add what is to be copied"},
+		"1:11: mirrors.m.ports: neither ports nor vlan is given: say what to copy"},
 	{"mirrors: {m: {ports: [b, b], to: a}}\nports: {a: {kind: tap, device: t}, b: {kind: tap, device: u}}",
 		"1:15: mirrors.m.ports: port b is named twice"},
 	{"mirrors: {m: {ports: [], to: a}}\nports: {a: {kind: tap, device: t}}",
@@ -249,10 +249,10 @@ var wrong = []struct{ file, says string }{
 	{"metrics: ':70000'", `1:10: metrics: listen address ":70000": want a port from 1 to 65535`},
 	{"control: {socket: run/x}", `1:19: control.socket: socket path "run/x": want an absolute path, or none`},
 	{"control: {socket: /run/../x}", `1:19: control.socket: socket path "/run/../x": want /x`},
-	{"ports: *x", "1:8: ports: anchors, aliases and type tags are not taken: write the value itself"},
-	{"ports: &x {}", "1:8: ports: anchors, aliases and type tags are not taken: write the value itself"},
-	{"name: !!str x", "1:7: name: anchors, aliases and type tags are not taken: write the value itself"},
-	{"<<: {name: x}", "1:1: a key is a word: merge keys, anchors and others are not taken"},
+	{"ports: *x", "1:8: ports: anchors, aliases and type tags are not supported: write the value itself"},
+	{"ports: &x {}", "1:8: ports: anchors, aliases and type tags are not supported: write the value itself"},
+	{"name: !!str x", "1:7: name: anchors, aliases and type tags are not supported: write the value itself"},
+	{"<<: {name: x}", "1:1: a key is a word: merge keys, anchors and others are not supported"},
 	{"name: a\n---\nname: b\n", "3:5: there is a second document: a file has one"},
 	{"name: [a", "1:7: sequence end token ']' not found"},
 	{"\tname: a", "1:5: tab character cannot use as a map key directly"},
@@ -316,7 +316,7 @@ func TestArgumentsSayWhatIsWrongAndWhatIsRight(t *testing.T) {
 		"a b=packet:vA":                        `name "a b": want letters, digits`,
 		"a=veth:vA":                            `kind: no such port kind "veth": use tap, packet or macvtap`,
 		"a=packet:":                            "device: the device name is empty",
-		"a=packet:" + strings.Repeat("x", 128): "has 128 bytes, and at most 127 are taken",
+		"a=packet:" + strings.Repeat("x", 128): "has 128 bytes, and at most 127 are allowed",
 		"a=packet:a/b":                         `device: device name "a/b": want a name that a netdev can have`,
 		"a=packet:vA,mtu":                      `"mtu" is not key=value; lists are joined by +, such as trunks=10+20-30`,
 		"a=packet:vA,trunks=1,2":               `"2" is not key=value; lists are joined by +`,
@@ -376,7 +376,7 @@ f:6:7: name: the name is empty`
 func TestErrorsAreBounded(t *testing.T) {
 	_, err := ParseYAML("f", []byte("ports: {"+strings.Repeat("-, ", 60)+"}"))
 	errs, _ := err.(Errors)
-	if len(errs) != maxErrors+1 || !strings.Contains(errs[maxErrors].Text, "errors more") {
+	if len(errs) != maxErrors+1 || !strings.Contains(errs[maxErrors].Text, "more errors") {
 		t.Errorf("%d errors: %v", len(errs), err)
 	}
 }

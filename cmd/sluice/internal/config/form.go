@@ -164,7 +164,7 @@ func (f texts) check(v string) error {
 	case v == "":
 		return fmt.Errorf("the %s is empty", f.what)
 	case len(v) > f.most:
-		return fmt.Errorf("%s %q has %d bytes, and at most %d are taken", f.what, v, len(v), f.most)
+		return fmt.Errorf("%s %q has %d bytes, and at most %d are allowed", f.what, v, len(v), f.most)
 	case !f.pattern.MatchString(v) || strings.ContainsFunc(v, unprintable):
 		return fmt.Errorf("%s %q: want %s", f.what, v, f.like)
 	case f.also != nil:

@@ -41,17 +41,17 @@ var portKeys = []key[Port]{
 		func(p *Port) *string { return &p.Device }),
 	bind(key[Port]{
 		name: "netns", arg: "NAME", kinds: []Kind{Tap}, needs: Reattach,
-		help: "the namespace it lives in",
+		help: "its network namespace",
 	}, namespaces, "",
 		func(p *Port) *string { return &p.Netns }),
 	bind(key[Port]{
 		name: "lower", arg: "NETDEV", kinds: []Kind{Macvtap}, needs: Reattach,
-		help: "the netdev it is created over",
+		help: "the netdev to create it over",
 	}, netdevs, "",
 		func(p *Port) *string { return &p.Lower }),
 	bind(key[Port]{
 		name: "mtu", arg: "N",
-		help: "set on what Sluice creates; elsewhere it bounds the port",
+		help: "the MTU of a netdev that Sluice creates; on others it only limits the port",
 	}, numbers{minMTU, maxMTU}, 0,
 		func(p *Port) *int { return &p.MTU }),
 	bind(key[Port]{
@@ -61,7 +61,7 @@ var portKeys = []key[Port]{
 		func(p *Port) *int { return &p.Queues }),
 	bind(key[Port]{
 		name: "gso_max_size", arg: "N",
-		help: "super-packets sent are shorter than this",
+		help: "super-packets that are sent are shorter than this",
 	}, gsoSizes, 0,
 		func(p *Port) *int { return &p.GSOMaxSize }),
 	bind(key[Port]{
@@ -71,12 +71,12 @@ var portKeys = []key[Port]{
 		func(p *Port) *int { return &p.GSOIPv4MaxSize }),
 	bind(key[Port]{
 		name: "gso_max_segs", arg: "N",
-		help: "and stand for at most this many segments",
+		help: "super-packets that are sent stand for at most this many segments",
 	}, numbers{1, vnet.MaxSegments}, 0,
 		func(p *Port) *int { return &p.GSOMaxSegs }),
 	bind(key[Port]{
 		name: "oversize", arg: "HOW",
-		help: "what becomes of a longer super-packet: resegment (default: the fewest chunks that fit), " +
+		help: "what to do with a longer super-packet: resegment (default: the fewest chunks that fit), " +
 			"segment (MSS-size packets) or pass (the kernel gets it whole)",
 	}, words[dataplane.Oversize]{all: []dataplane.Oversize{
 		dataplane.OversizeResegment, dataplane.OversizeSegment, dataplane.OversizePass,
@@ -89,19 +89,19 @@ var portKeys = []key[Port]{
 		func(p *Port) *Offload { return &p.Offload }),
 	bind(key[Port]{
 		name: "host", arg: "HOW", kinds: []Kind{Packet},
-		help: "does the host's own stack see the frames too: drop (no) or keep (yes); by default it does " +
+		help: "whether the host's own stack also sees the frames: drop (no) or keep (yes); by default it does " +
 			"while the netdev has an address, is a bridge's port or carries another netdev",
 	}, words[Host]{all: hosts}, HostAuto,
 		func(p *Port) *Host { return &p.Host }),
 	bind(key[Port]{
 		name: "reserved", arg: "HOW",
-		help: "what becomes of frames for 01:80:c2:00:00:0x (LLDP, LACP, STP, 802.1X) that come in at the port: drop, " +
-			"or forward to every other port, but for PAUSE; by default what the switch says, which is drop",
+		help: "what to do with frames for 01:80:c2:00:00:0x (LLDP, LACP, STP, 802.1X) that come in at the port: drop, " +
+			"or forward to every other port, except PAUSE; by default the switch's setting, which is drop",
 	}, words[Reserved]{all: reserveds}, "",
 		func(p *Port) *Reserved { return &p.Reserved }),
 	bind(key[Port]{
 		name: "vlan_mode", arg: "MODE",
-		help: "access, trunk, native-untagged or native-tagged; by default access where there is a tag, else trunk",
+		help: "access, trunk, native-untagged or native-tagged; by default access if there is a tag, otherwise trunk",
 	}, words[VLANMode]{all: vlanModes}, "",
 		func(p *Port) *VLANMode { return &p.VLANMode }),
 	bind(key[Port]{
@@ -111,12 +111,12 @@ var portKeys = []key[Port]{
 		func(p *Port) *Tag { return &p.Tag }),
 	bind(key[Port]{
 		name: "trunks", arg: "VLANS",
-		help: "the VLANs that a trunk carries, such as 10+20-30; 0 is that of untagged frames (default: all)",
+		help: "the VLANs that a trunk carries, such as 10+20-30; 0 is for untagged frames (default: all)",
 	}, vlanSets{}, VLANs{},
 		func(p *Port) *VLANs { return &p.Trunks }),
 	bind(key[Port]{
 		name: "isolated", arg: "BOOL",
-		help: "true: no frames to and from other isolated ports",
+		help: "true: no frames to or from other isolated ports",
 	}, flag{}, false,
 		func(p *Port) *bool { return &p.Isolated }),
 	bind(key[Port]{
@@ -131,22 +131,22 @@ var portKeys = []key[Port]{
 		func(p *Port) *int { return &p.Storm }),
 	bind(key[Port]{
 		name: "loop", arg: "HOW",
-		help: "what a loop behind the port leads to: warn (default: an event) or shut (and the port goes down)",
+		help: "what to do about a loop behind the port: warn (default: an event) or shut (and set the port down)",
 	}, words[Loop]{all: loops}, LoopWarn,
 		func(p *Port) *Loop { return &p.Loop }),
 }
 
 var entryKeys = []key[Entry]{
-	bind(key[Entry]{name: "vlan", help: "its VLAN, 0 to 4095 (default 0: that of untagged frames)"},
+	bind(key[Entry]{name: "vlan", help: "its VLAN, 0 to 4095 (default 0: for untagged frames)"},
 		vlans{}, 0, func(e *Entry) *uint16 { return &e.VLAN }),
 	bind(key[Entry]{name: "mac", must: true, help: "the MAC address of a host, such as 52:54:00:00:00:0a"},
 		macs{}, 0, func(e *Entry) *vnet.MAC { return &e.MAC }),
-	bind(key[Entry]{name: "port", must: true, help: "the port it is behind"},
+	bind(key[Entry]{name: "port", must: true, help: "the port that it is behind"},
 		names, "", func(e *Entry) *string { return &e.Port }),
 }
 
 var fdbKeys = []key[FDB]{
-	bind(key[FDB]{name: "size", needs: Restart, help: "addresses that fit, static ones included"},
+	bind(key[FDB]{name: "size", needs: Restart, help: "room for addresses, static ones included"},
 		numbers{minFDB, maxFDB}, minFDB, func(f *FDB) *int { return &f.Size }),
 	bind(key[FDB]{name: "ageing", help: "seconds without a frame after which an address is forgotten"},
 		numbers{minAgeing, maxAgeing}, defAgeing, func(f *FDB) *int { return &f.Ageing }),
@@ -163,7 +163,7 @@ var fdbKeys = []key[FDB]{
 var mirrorKeys = []key[Mirror]{
 	bind(key[Mirror]{name: "ports", help: "the ports whose frames are copied (default: all)"},
 		portLists{}, nil, func(m *Mirror) *[]string { return &m.Ports }),
-	bind(key[Mirror]{name: "direction", help: "ingress, egress or both (default): which frames of theirs"},
+	bind(key[Mirror]{name: "direction", help: "which of their frames: ingress, egress or both (default)"},
 		words[Direction]{all: directions}, Both, func(m *Mirror) *Direction { return &m.Direction }),
 	bind(key[Mirror]{name: "vlan", help: "only frames of this VLAN (default: all)"},
 		tags{}, Tag{}, func(m *Mirror) *Tag { return &m.VLAN }),
@@ -172,7 +172,7 @@ var mirrorKeys = []key[Mirror]{
 }
 
 var controlKeys = []key[Control]{
-	bind(key[Control]{name: "socket", needs: Restart, help: "the control socket's path, or none (default: by the switch's name)"},
+	bind(key[Control]{name: "socket", needs: Restart, help: "the control socket's path, or none (default: derived from the switch's name)"},
 		sockets, "", func(c *Control) *string { return &c.Socket }),
 	bind(key[Control]{name: "group", help: "the group that may use it besides root (default: sluice, if it exists)"},
 		groups, "", func(c *Control) *string { return &c.Group }),
@@ -180,9 +180,9 @@ var controlKeys = []key[Control]{
 
 // switchKeys are the keys of a document.
 var switchKeys = []key[Switch]{
-	bind(key[Switch]{name: "name", needs: Restart, help: "the switch's name, which tells it from others on this machine"},
+	bind(key[Switch]{name: "name", needs: Restart, help: "the switch's name, unique on this machine"},
 		names, defaultName, func(s *Switch) *string { return &s.Name }),
-	bind(key[Switch]{name: "reserved", help: "drop (default) or forward: what becomes of frames for 01:80:c2:00:00:0x where the port does not say"},
+	bind(key[Switch]{name: "reserved", help: "drop (default) or forward: what to do with frames for 01:80:c2:00:00:0x if the port does not set it"},
 		words[Reserved]{all: reserveds}, ReservedDrop, func(s *Switch) *Reserved { return &s.Reserved }),
 	section("fdb", "the forwarding database", fdbKeys, func(s *Switch) *FDB { return &s.FDB }),
 	group[Switch, Port]{

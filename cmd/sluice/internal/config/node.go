@@ -216,7 +216,7 @@ func (r *report) err() error {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	if r.more > 0 {
-		r.errs = append(r.errs, &Error{File: r.file, Text: fmt.Sprintf("and %d errors more", r.more)})
+		r.errs = append(r.errs, &Error{File: r.file, Text: fmt.Sprintf("and %d more errors", r.more)})
 	}
 	return r.errs
 }

@@ -64,7 +64,7 @@ func (r *report) whole(s *Switch) {
 				r.in("to", func() {
 					known(m.To)
 					if slices.Contains(m.Ports, m.To) {
-						r.errorf("port %s is one of those that are mirrored: take another", m.To)
+						r.errorf("port %s is itself mirrored: choose another", m.To)
 					}
 				})
 				r.in("ports", func() {
@@ -72,7 +72,7 @@ func (r *report) whole(s *Switch) {
 						known(name)
 					}
 					if len(m.Ports) == 0 && !m.VLAN.Set {
-						r.errorf("neither ports nor vlan is given: add what is to be copied")
+						r.errorf("neither ports nor vlan is given: say what to copy")
 					}
 				})
 			})
@@ -117,7 +117,7 @@ func (r *report) rules(p *Port) {
 	}
 	if p.Mode() == Access && p.Trunks != (VLANs{}) {
 		r.in("trunks", func() {
-			r.errorf("an access port carries the VLAN of its tag alone: leave trunks out, or use vlan_mode native-untagged")
+			r.errorf("an access port carries only the VLAN of its tag: leave trunks out, or use vlan_mode native-untagged")
 		})
 	}
 }

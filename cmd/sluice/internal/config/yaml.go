@@ -149,7 +149,7 @@ func (r *report) yamlNode(n ast.Node) *node {
 		out.kind = object
 		r.yamlPair(out, n)
 	default:
-		r.at(out.pos, "anchors, aliases and type tags are not taken: write the value itself")
+		r.at(out.pos, "anchors, aliases and type tags are not supported: write the value itself")
 	}
 	if len(out.pairs) > 0 && out.pairs[0].pos.line > 0 && t.Type != token.MappingStartType {
 		out.pos = out.pairs[0].pos // otherwise it is the colon's
@@ -162,7 +162,7 @@ func (r *report) yamlPair(out *node, v *ast.MappingValueNode) {
 	switch v.Key.(type) {
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
 	default:
-		r.at(place(t), "a key is a word: merge keys, anchors and others are not taken")
+		r.at(place(t), "a key is a word: merge keys, anchors and others are not supported")
 		return
 	}
 	out.pairs = append(out.pairs, pair{key: t.Value, pos: place(t)})
