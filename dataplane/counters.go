@@ -47,9 +47,8 @@ func (c *rxCounters) publish(t *rxTally) {
 	*t = rxTally{}
 }
 
-// txTally is what one transmit half counted since it last published. A count of
-// offered may be taken back within a batch, when the kernel finds a frame
-// malformed that the switch had not looked into.
+// txTally is what one transmit half counted since it last published. A count of offered may be
+// taken back within a batch, if the kernel finds a frame malformed that the switch had not parsed.
 type txTally struct {
 	offered                                     int64
 	frames, bytes                               uint64
@@ -102,9 +101,8 @@ func raise(c *atomic.Int64, n int) {
 	}
 }
 
-// Stats are a port's counters, summed over its queues and over the workers that
-// write to it. They are consistent among each other only when no batch is in
-// flight.
+// Stats are a port's counters, summed over its queues and over the workers that write to it. They
+// are consistent with each other only when no batch is in flight.
 type Stats struct {
 	RxFrames, RxBytes, RxCopies uint64
 	RxMaxFrame                  int
@@ -113,11 +111,11 @@ type Stats struct {
 	TxMaxFrame                   int
 	Resegmented, Chunks          uint64 // super-packets cut into chunks, and the chunks
 	Segmented, Segments          uint64 // super-packets cut into segments, and the segments
-	Retried                      uint64 // writes tried again in smaller pieces for want of memory or room
+	Retried                      uint64 // writes tried again in smaller pieces, when memory or room was short
 	CsumCompleted                uint64
 	IngressDrops, EgressDrops    [vnet.NumDrops]uint64
-	// Tunnels says what the super-packets of IngressDrops[vnet.DropUnsupportedGSO] that
-	// were read came in. Those that the queue could not read are not among them.
+	// Tunnels counts the super-packets of IngressDrops[vnet.DropUnsupportedGSO] by tunnel. Those
+	// that the queue could not read are not included.
 	Tunnels [vnet.NumTunnels]uint64
 }
 

@@ -5,7 +5,7 @@ import (
 	"sluice/vnet"
 )
 
-// Oversize is what becomes of a super-packet that its egress does not take.
+// Oversize says what to do with a super-packet that its egress does not take.
 type Oversize uint8
 
 // Oversize policies.
@@ -29,7 +29,7 @@ func ParseOversize(s string) (Oversize, bool) {
 	return 0, false
 }
 
-// outcome is what becomes of a frame at one egress.
+// outcome is what happens to a frame at one egress.
 type outcome uint8
 
 const (
@@ -41,7 +41,7 @@ const (
 	drop
 )
 
-// decision is an outcome and what it takes to carry it out.
+// decision is an outcome, with its argument or reason.
 type decision struct {
 	outcome outcome
 	drop    vnet.Drop // why, with outcome drop
@@ -50,8 +50,8 @@ type decision struct {
 
 func dropped(d vnet.Drop) decision { return decision{outcome: drop, drop: d} }
 
-// subject is a checked frame and what is known of it. Its protocol headers are
-// parsed when the first egress asks, and not again.
+// subject is a checked frame and what is known about it. Its protocol headers are parsed once, when
+// the first egress needs them.
 type subject struct {
 	frame  *vnet.Frame
 	l2     vnet.L2
@@ -80,12 +80,11 @@ func (s *subject) hasHopByHop() bool {
 // maxTCPLen is a TCP header with all options (RFC 9293, 3.1: data offset 15).
 const maxTCPLen = 60
 
-// decide says what becomes of s at an egress with limits lim and policy o. It changes
-// nothing but what s remembers of its parse. Protocol headers, but for the protocol that
-// the IP header names and TCP's data offset, are read only where the frame has to be cut,
-// where its segments may be above the MTU, where it may be no more than one segment,
-// where the form of an IPv6 frame above 64 KiB matters, and where its headers
-// are not the usual ones.
+// decide says what happens to s at an egress with limits lim and policy o. It changes nothing
+// except the parse result that s keeps. It always reads the protocol in the IP header and TCP's
+// data offset. It reads the other protocol headers only where the frame must be cut, where its
+// segments may be above the MTU, where it may be a single segment, where the form of an IPv6 frame
+// above 64 KiB matters, and where its headers are not the usual ones.
 func decide(s *subject, lim *vnet.Limits, o Oversize) decision {
 	h := &s.frame.Hdr
 	if h.GSO == vnet.GSONone {
@@ -93,8 +92,8 @@ func decide(s *subject, lim *vnet.Limits, o Oversize) decision {
 		case s.len-s.l2.Len > lim.MTU:
 			return dropped(vnet.DropOverMTU)
 		case h.Flags&vnet.NeedsCsum != 0 && (!lim.Csum || h.CsumOffset == vnet.SCTPCsumOffset):
-			// The header cannot say CRC32c: whoever completed the frame behind
-			// the egress would put an Internet checksum into it.
+			// The header cannot express CRC32c: what completes the frame behind the egress would
+			// write an Internet checksum.
 			return decision{outcome: complete}
 		}
 		return decision{}
@@ -120,7 +119,7 @@ func decide(s *subject, lim *vnet.Limits, o Oversize) decision {
 
 	limit := lim.MaxSuper(&s.l2, h.GSO)
 	over := s.len > limit
-	// A bound first: the exact count needs the length of the headers.
+	// First a bound: the exact count needs the length of the headers.
 	if !over && s.len/size >= lim.GSOMaxSegs {
 		if d := s.parse(); d != vnet.Keep {
 			return dropped(d)
@@ -147,9 +146,9 @@ func decide(s *subject, lim *vnet.Limits, o Oversize) decision {
 	return cut(s, decision{outcome: resegment, max: limit})
 }
 
-// mayExceed reports whether segments of s may be longer than mtu. What the ingress's MTU
-// is says nothing of that: super-packets are not held to it (is_skb_forwardable,
-// net/core/dev.c), and the sender's may be another.
+// mayExceed reports whether segments of s may be longer than mtu. The ingress's MTU does not help:
+// super-packets are not checked against it (is_skb_forwardable, net/core/dev.c), and the sender's
+// MTU may differ.
 func mayExceed(s *subject, mtu int) bool {
 	h := &s.frame.Hdr
 	start := int(h.CsumStart)
@@ -164,10 +163,10 @@ func mayExceed(s *subject, mtu int) bool {
 	return n+max(vnet.TCPLen, int(s.frame.Head[start+dataOffset]>>4)*4) > mtu
 }
 
-// usualHeaders reports whether the IP header names the protocol of the GSO type, and what
-// the checksum covers begins right behind it, or behind a jumbo option. If not, s may be
-// malformed or in a tunnel: a packet socket does not say so, and a TAP takes it, for the
-// receiver to lose uncounted (VXLAN, measured on 6.18).
+// usualHeaders reports whether the IP header names the protocol of the GSO type, and the part that
+// the checksum covers begins right after it, or after a jumbo option. If not, s may be malformed or
+// in a tunnel. A packet socket does not say so, and a TAP takes such a frame, but its receiver
+// loses it uncounted (VXLAN, measured on 6.18).
 func usualHeaders(s *subject) bool {
 	const protocol, nextHeader = 9, 6 // RFC 791, 3.1; RFC 8200, 3
 	h := &s.frame.Hdr
@@ -189,10 +188,10 @@ func usualHeaders(s *subject) bool {
 	return proto == want && (h.Flags&vnet.NeedsCsum == 0 || int(h.CsumStart) == s.l2.Len+length)
 }
 
-// perhapsSingle reports whether s may be a single segment with a GSO type. The
-// kernel loses some of those when they are passed on: virtio_net_hdr_to_skb, which
-// should find them to be no super-packets, takes the TCP header to be 20 bytes
-// long, and tcp_gso_segment, which knows better, refuses them (measured on 6.18).
+// perhapsSingle reports whether s may be a single segment with a GSO type. The kernel loses some of
+// those when they are passed on: virtio_net_hdr_to_skb should treat them as ordinary packets, but
+// assumes a TCP header of 20 bytes, and tcp_gso_segment, which knows the right length, refuses them
+// (measured on 6.18).
 func perhapsSingle(s *subject) bool {
 	h := &s.frame.Hdr
 	before, most := int(h.CsumStart), maxTCPLen
@@ -217,15 +216,15 @@ func decideForm(s *subject, lim *vnet.Limits, limit int) decision {
 	case form == lim.IPv6Form:
 		return decision{}
 	case lim.IPv6Form == vnet.FormHBH && (s.len+vnet.JumboHBHLen > limit || s.hasHopByHop()):
-		// There is no room for the jumbo option, or it would need an edit of the
-		// hop-by-hop header that is there (RFC 8200, 4.1: there is one at most).
+		// There is no room for the jumbo option, or it would need an edit of an existing hop-by-hop
+		// header (RFC 8200, 4.1: there is at most one).
 		return cut(s, decision{outcome: resegment, max: limit})
 	}
 	return decision{outcome: reform}
 }
 
-// cut finishes a decision to cut s. Where a chunk has no room for two segments, the
-// frame leaves as segments.
+// cut finishes a decision to cut s. If a chunk has no room for two segments, the frame leaves as
+// segments.
 func cut(s *subject, d decision) decision {
 	if fault := s.parse(); fault != vnet.Keep {
 		return dropped(fault)

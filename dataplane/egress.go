@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// fullWait is the one wait per batch that a port without room gets: long enough
-	// for a receiver's softirq, too short to be felt by other ports.
+	// fullWait is the one wait per batch for a port without room: long enough for a receiver's
+	// softirq, too short to disturb other ports.
 	fullWait = 200 * time.Microsecond
-	// latchAfter is how many well-formed frames of one GSO type in a row a port's
-	// kernel must refuse before the type is kept from it. Linux 6.6.44 refuses
-	// some of them: those alone are cut.
+	// latchAfter is how many well-formed frames of one GSO type in a row a port's kernel must
+	// refuse before the port no longer gets the type. Linux 6.6.44 refuses only some of them, and
+	// only those are cut.
 	latchAfter = 3
 )
 
-// egress is one worker's way into a port: its transmit half, and the frames that
-// wait to be written. view is nil where there is no port.
+// egress is one worker's side of a port: its transmit half, and the frames that wait to be written.
+// view is nil if there is no port.
 type egress struct {
 	view     *view
 	queue    Queue // that tx is of; nil where the port has none
@@ -29,14 +29,14 @@ type egress struct {
 	batch    *vnet.Batch
 	bytes    int  // in batch
 	touched  bool // by the worker's current batch
-	waited   bool // the wait of the worker's current batch is spent
+	waited   bool // the worker's current batch has used its wait
 	full     bool // the last write found no room
-	lossy    bool // congestion took a piece of the super-packet that is cut for a refusal
+	lossy    bool // congestion dropped a piece of the super-packet that is cut after a refusal
 	strikes  [numGSOKinds]uint8
 	struck   bool // some strikes may not be 0
 }
 
-// adopt makes e the worker's way into v.
+// adopt makes e the worker's side of v.
 func (e *egress) adopt(v *view, slot int) {
 	if e.view == nil || e.view.port != v.port {
 		*e = egress{
@@ -57,7 +57,7 @@ func (e *egress) adopt(v *view, slot int) {
 	}
 }
 
-// room empties e's batch if one more remade frame might not fit, and returns it.
+// room writes and empties e's batch if one more new frame might not fit, and returns the batch.
 func (w *worker) room(e *egress, f *vnet.Frame) *vnet.Batch {
 	if !e.batch.Room(vnet.MaxHeaders+vnet.JumboHBHLen, len(f.Body)+1) {
 		w.flush(e)
@@ -65,8 +65,7 @@ func (w *worker) room(e *egress, f *vnet.Frame) *vnet.Batch {
 	return e.batch
 }
 
-// remade accounts for a frame that was completed or reformed into e's batch, or
-// for why it was not.
+// remade counts a frame that was completed or reformed into e's batch, or the drop if it was not.
 func (w *worker) remade(e *egress, s *subject, d vnet.Drop) bool {
 	if d != vnet.Keep {
 		w.reject(e, s.frame, d)
@@ -76,8 +75,8 @@ func (w *worker) remade(e *egress, s *subject, d vnet.Drop) bool {
 	return true
 }
 
-// reject drops a frame that was offered to e. What is wrong with the frame itself
-// is its ingress's drop, as if it had never been offered.
+// reject drops a frame that was offered to e. If the frame itself is wrong, its ingress counts the
+// drop, as if it had never been offered.
 func (w *worker) reject(e *egress, f *vnet.Frame, d vnet.Drop) {
 	if d.Ingress() {
 		e.tally.offered--
@@ -87,7 +86,7 @@ func (w *worker) reject(e *egress, f *vnet.Frame, d vnet.Drop) {
 	e.tally.drops[d]++
 }
 
-// cut cuts a frame into e's batch, which is written as often as it gets full.
+// cut cuts a frame into e's batch, and writes the batch each time it is full.
 func (w *worker) cut(e *egress, s *subject, d decision) {
 	lim := &e.view.limits
 	var fault vnet.Drop
@@ -130,8 +129,8 @@ func (w *worker) flush(e *egress) {
 	e.bytes = 0
 }
 
-// write writes frames to e. Each of them leaves, is cut smaller and leaves, or is
-// counted as a drop. depth counts how often they were cut for being refused.
+// write writes frames to e. Each of them leaves, is cut smaller and leaves, or is counted as a
+// drop. depth counts how often they were cut after a refusal.
 func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 	for len(frames) > 0 {
 		switch {
@@ -139,7 +138,7 @@ func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 			e.dropAll(frames, vnet.DropPortDown)
 			return
 		case depth > 0 && e.lossy:
-			// Pieces of one super-packet: where one was lost the next will be.
+			// Pieces of one super-packet: after one was lost the next will be too.
 			e.dropAll(frames, vnet.DropFull)
 			return
 		}
@@ -160,9 +159,9 @@ func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 			e.dropAll(frames, vnet.DropFull)
 			return
 		case vnet.Congested:
-			// There is nothing to wait for: the descriptor has room, and knows nothing of
-			// the queue behind it. What follows of the flow is spared the attempt, but
-			// another flow may be of another class, which has room.
+			// There is nothing to wait for: the descriptor has room, and does not know the queue
+			// behind it. The rest of the flow is not tried, but another flow may be in another
+			// class, which has room.
 			e.lossy = true
 			n := 1
 			for n < len(frames) && sameFlow(&frames[0], &frames[n]) {
@@ -187,14 +186,14 @@ func (w *worker) write(e *egress, frames []vnet.Frame, depth int) {
 // span is where a field lies in a header.
 type span struct{ from, to int }
 
-// What tells flows apart in an IP header without options and behind it: version and
+// The fields that distinguish flows, in an IP header without options and after it: version and
 // traffic class, flow label, protocol, addresses, ports (RFC 791, 3.1; RFC 8200, 3).
 var (
 	ipv4Flow = [...]span{{0, 2}, {9, 10}, {12, vnet.IPv4Len + 4}}
 	ipv6Flow = [...]span{{0, 4}, {6, 7}, {8, vnet.IPv6Len + 4}}
 )
 
-// sameFlow reports whether f and g are of one flow for certain.
+// sameFlow reports whether f and g certainly belong to one flow.
 func sameFlow(f, g *vnet.Frame) bool {
 	var l2 vnet.L2
 	if f.Check(&l2) != vnet.Keep {
@@ -243,7 +242,7 @@ func (e *egress) dropAll(frames []vnet.Frame, d vnet.Drop) {
 	e.tally.drops[d] += uint64(len(frames))
 }
 
-// rescue is what it takes to cut a refused frame while other batches are in use.
+// rescue is the scratch to cut a refused frame while other batches are in use.
 type rescue struct {
 	seg   offload.Segmenter
 	batch *vnet.Batch
@@ -258,9 +257,9 @@ func (w *worker) rescueAt(depth int) *rescue {
 	return w.rescues[depth]
 }
 
-// refused deals with one frame that the kernel did not take: it is cut smaller, or
-// made plainer, and written again, or it is a drop. The recursion through write
-// ends, since a frame above 64 KiB gets shorter each time and a segment is not cut.
+// refused handles one frame that the kernel did not take: it is cut smaller, or made plainer, and
+// written again, or it is dropped. The recursion through write ends, since a frame above 64 KiB
+// gets shorter each time and a segment is not cut.
 func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, depth int) {
 	n := f.Len()
 	gso := f.Hdr.GSO != vnet.GSONone
@@ -282,8 +281,8 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 		e.view.port.fail(e.queue, err)
 		e.tally.drops[vnet.DropIOError]++
 	case r == vnet.NoMemory && gso && n > whole:
-		// Halves get through where there is memory in larger pieces. If not, or if it is
-		// a queueing discipline that has no room, 64 KiB tell which.
+		// Halves pass if there is memory in larger pieces. If they do not, or if a queueing
+		// discipline has no room, 64 KiB show which it is.
 		e.tally.retried++
 		shorter := p.Payload + (n-p.Payload+1)/2 + int(f.Hdr.GSOSize)
 		if depth > 0 {
@@ -312,10 +311,10 @@ func (w *worker) refused(e *egress, f *vnet.Frame, r vnet.Refusal, err error, de
 	}
 }
 
-// usual reports whether f is a super-packet such as every kernel makes and takes.
-// virtio_net_hdr_to_skb also refuses what is well-formed: more UDP segments than
-// UDP_MAX_SEGMENTS, which was 64 until August 2024, and, with a tag in-band, TCP
-// without NeedsCsum. A sender of those must not cost others the GSO type.
+// usual reports whether f is a super-packet of the kind that every kernel makes and takes.
+// virtio_net_hdr_to_skb also refuses some well-formed ones: more UDP segments than
+// UDP_MAX_SEGMENTS, which was 64 until August 2024, and TCP without NeedsCsum with an in-band tag.
+// Their sender must not cost others the GSO type.
 func usual(f *vnet.Frame, p *vnet.Packet) bool {
 	const maxUDPSegments = 64
 	payload, size := f.Len()-p.Payload, int(f.Hdr.GSOSize)
@@ -323,8 +322,8 @@ func usual(f *vnet.Frame, p *vnet.Packet) bool {
 		(p.Proto != vnet.ProtoUDP || payload <= maxUDPSegments*size)
 }
 
-// recut cuts a refused super-packet into chunks of at most max bytes, or into
-// segments where they have no room for two, and writes them.
+// recut cuts a refused super-packet into chunks of at most max bytes, or into segments if a chunk
+// has no room for two, and writes them.
 func (w *worker) recut(e *egress, f *vnet.Frame, p *vnet.Packet, max, depth int) {
 	rescue := w.rescueAt(depth)
 	o := resegment
@@ -365,8 +364,8 @@ func (w *worker) recomplete(e *egress, f *vnet.Frame, depth int) {
 	w.write(e, rescue.batch.Frames, depth+1)
 }
 
-// strike counts a refusal of GSO type g, and latches the port off it when nothing
-// else comes.
+// strike counts a refusal of GSO type g, and latches the port off it after latchAfter refusals in a
+// row.
 func (w *worker) strike(e *egress, g vnet.GSO) {
 	k := kindOf(g)
 	e.strikes[k]++

@@ -14,12 +14,12 @@ type Entry struct {
 	MAC    vnet.MAC
 	Port   *Port
 	Static bool // added, not learnt: see AddEntry
-	// Age is for how many seconds the address was not heard of, up to ten too many: an
-	// entry is not written for every frame. 0 for a static one.
+	// Age is how many seconds ago the address was last heard. It may be up to ten too high, since
+	// an entry is not written for every frame. It is 0 for a static one.
 	Age Tick
 }
 
-// Entries are what the forwarding database knows, by VLAN and address.
+// Entries lists what the forwarding database knows, by VLAN and address.
 func (s *Switch) Entries() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,8 +38,8 @@ func (s *Switch) Entries() []Entry {
 	return all
 }
 
-// AddEntry makes mac a static entry: it is behind p whatever is heard of it, until
-// DelEntry, or until p is removed or carries the VLAN no more.
+// AddEntry makes mac a static entry: it stays behind p, wherever it is heard, until DelEntry, or
+// until p is removed or no longer carries the VLAN.
 func (s *Switch) AddEntry(vid uint16, mac vnet.MAC, p *Port) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,13 +50,13 @@ func (s *Switch) AddEntry(vid uint16, mac vnet.MAC, p *Port) error {
 	case vid > maxVID:
 		return fail(fmt.Sprintf("%d is the greatest VLAN", maxVID))
 	case mac == 0 || mac.Group() || mac>>48 != 0:
-		return fail("it is no address of one host")
+		return fail("it is not the address of one host")
 	case s.ports[p.id] != p:
 		return fail("the port was removed")
 	case !p.vlan.carry(vid):
 		return fail("the port does not carry the VLAN")
 	case !s.fdb.Add(vid, mac, p.id, Tick(s.tick.Load())):
-		return fail("all that there is room for is static: delete another")
+		return fail("static addresses fill the database: delete one")
 	}
 	return nil
 }
@@ -66,8 +66,8 @@ func (s *Switch) DelEntry(vid uint16, mac vnet.MAC) bool {
 	return vid <= maxVID && s.fdb.removeIf(func(key, _ uint64) bool { return key == fdbKey(vid, mac) }) > 0
 }
 
-// Flush forgets what was learnt behind p, if it is not nil, in VLAN vid, if it is not
-// negative, and reports how many addresses that were. Static entries stay.
+// Flush forgets what was learnt behind p, unless p is nil, in VLAN vid, unless vid is negative, and
+// reports how many addresses these were. Static entries stay.
 func (s *Switch) Flush(p *Port, vid int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -207,14 +207,14 @@ func TestEntriesThatCannotBe(t *testing.T) {
 		port *Port
 		want string
 	}{
-		{5, 0, a, "no address of one host"},
-		{5, broadcast, a, "no address of one host"},
-		{5, 1 << 48, a, "no address of one host"},
+		{5, 0, a, "not the address of one host"},
+		{5, broadcast, a, "not the address of one host"},
+		{5, 1 << 48, a, "not the address of one host"},
 		{4096, host1, a, "4095 is the greatest VLAN"},
 		{6, host1, a, "the port does not carry the VLAN"},
 		{5, host1, b, "the port was removed"},
 		{5, host1, a, ""},
-		{5, host2, a, "all that there is room for is static"},
+		{5, host2, a, "static addresses fill the database"},
 	} {
 		err := l.AddEntry(c.vid, c.mac, c.port)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -10,8 +10,7 @@ import (
 	"sluice/vnet"
 )
 
-// PortID is a port's index in its switch. IDs are used again after a port was
-// removed.
+// PortID is a port's index in its switch. The ID of a removed port is reused.
 type PortID uint16
 
 // Tick is a coarse clock: seconds since the switch began.
@@ -29,20 +28,20 @@ const (
 	defaultAgeing Tick = 300
 	minAgeing     Tick = 10
 	maxAgeing     Tick = 1000000
-	// mostRefresh is how old an entry gets at most before learning writes it again. It
-	// keeps the steady state free of writes to shared memory.
+	// mostRefresh is the greatest age of an entry before learning writes it again. It keeps the
+	// steady state free of writes to shared memory.
 	mostRefresh Tick = 10
 
-	// An address flaps that goes from port to port flapMoves times within flapTime. A
-	// host that was moved, or whose bond failed over, does so once or twice.
+	// An address flaps if it moves between ports flapMoves times within flapTime. A host that was
+	// moved, or whose bond failed over, moves once or twice.
 	flapMoves      = 5
 	flapTime  Tick = 60
-	// flapMost is how many addresses' moves are counted at once.
+	// flapMost is how many addresses' moves are counted at a time.
 	flapMost = 64
 
-	// movesTold is how many moves are told of in one Tick.
+	// movesTold is how many moves are reported in one Tick.
 	movesTold = 8
-	// fullTold is how long no port tells again that there is no room.
+	// fullTold is how long a port does not report again that there is no room.
 	fullTold Tick = 60
 
 	bucketWays = 8
@@ -51,24 +50,22 @@ const (
 // FDB is the forwarding database: which port an address was last heard on, by VLAN.
 // Lookups and the learning of what is known take no lock.
 //
-// Theory of operation. It is a set-associative table of fixed size. An address has two
-// buckets, which only this process's seed tells, and lies in one of them. The table has two
-// places for each address that it may hold: so both are full next to never, and then the
-// address takes the place of one of theirs.
+// Theory of operation. It is a set-associative table of fixed size. An address has two buckets,
+// which depend on a seed of this process, and is in one of them. The table has two places for each
+// address that it may hold, so both buckets are almost never full. If they are, the address
+// replaces one of theirs.
 //
-// When the database is full, the port with the most addresses loses the one that was
-// longest not heard of, as in Open vSwitch (evict_mac_entry_fairly). Thus each port is
-// entitled to its share: who sends from random addresses forgets its own, and a host that
-// comes up later, behind whatever port, is learnt. For this the addresses of each port
-// are in a list, in the order in which they were last written.
+// When the database is full, the port with the most addresses loses its oldest one, as in Open
+// vSwitch (evict_mac_entry_fairly). So each port has its share: a port that sends from random
+// addresses loses its own, and a host that comes up later, behind any port, is still learnt. For
+// this the addresses of each port are in a list, in the order in which they were last written.
 //
-// A static entry is neither aged nor moved nor evicted. A frame from its address that
-// comes in elsewhere is forwarded, and changes nothing, as in Open vSwitch
-// (is_mac_learning_update_needed).
+// A static entry is not aged, moved or evicted. A frame from its address at another port is
+// forwarded and changes nothing, as in Open vSwitch (is_mac_learning_update_needed).
 type FDB struct {
 	seed    [2]uint64
 	mask    uint64 // len(buckets)-1, which is of all ones
-	size    int    // the most addresses that it may be told to hold
+	size    int    // the greatest number of addresses that it can be configured for
 	ageing  atomic.Uint32
 	refresh atomic.Uint32
 	seconds atomic.Int32 // entries that lie in their address's second bucket
@@ -87,8 +84,8 @@ type FDB struct {
 // bucket is two cache lines.
 type bucket [bucketWays]entry
 
-// entry is an address and where it is. The key is changed only through 0, so that a
-// reader who finds the same key before and after the value has the value of that key.
+// entry is an address and where it is. The key is changed only through 0, so a reader that finds
+// the same key before and after the value has the value of that key.
 type entry struct {
 	key atomic.Uint64
 	val atomic.Uint64 // static | tick<<16 | port
@@ -106,12 +103,12 @@ const nowhere place = -1
 // link is where the neighbours of a learnt entry are in its port's list.
 type link struct{ older, newer place }
 
-// holder is what the database knows of a port.
+// holder is what the database knows about a port.
 type holder struct {
 	len            int // learnt addresses
 	most           int // 0: any number
 	oldest, newest place
-	full, limit    Tick // until when, exclusive, nothing more is told of no room
+	full, limit    Tick // until when, exclusive, a lack of room is not reported again
 }
 
 // flaps is how often addresses moved within the current flapTime.
@@ -121,27 +118,27 @@ type flaps struct {
 	told  bool
 }
 
-// moves is how many moves were told of in a Tick.
+// moves is how many moves were reported in a Tick.
 type moves struct {
 	at   Tick
 	told int
 }
 
-// news is what learning an address brought up.
+// news is what happened while an address was learnt.
 type news uint8
 
 const (
 	newsMoved news = 1 << iota // it was heard on another port before
-	newsFlaps                  // and goes to and fro
-	newsFull                   // the database has no room but by forgetting
-	newsLimit                  // the port's limit has none
+	newsFlaps                  // and moves back and forth
+	newsFull                   // the database has room only if it forgets an address
+	newsLimit                  // the port's limit leaves no room
 )
 
-// learnt is what Learn has to tell. It is bounded: see movesTold, fullTold, flapTime.
+// learnt is what Learn reports. It is bounded: see movesTold, fullTold, flapTime.
 type learnt struct {
 	news  news
 	from  PortID // newsMoved, newsFlaps
-	limit int    // newsFull, newsLimit: the one that was met
+	limit int    // newsFull, newsLimit: the limit that was reached
 }
 
 // newFDB makes a database for size addresses, or DefaultFDBSize.
@@ -165,8 +162,8 @@ func newFDB(size int) *FDB {
 	return t
 }
 
-// Configure sets the ageing time, and the most addresses. Static ones stay, if they are
-// more: then nothing is learnt.
+// Configure sets the ageing time and the greatest number of addresses. Static ones stay even if
+// they are more; then nothing is learnt.
 func (t *FDB) Configure(ageing Tick, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,7 +174,7 @@ func (t *FDB) Configure(ageing Tick, most int) {
 	}
 }
 
-// SetLimit sets the most addresses that are learnt behind p; 0 is any number.
+// SetLimit sets the greatest number of addresses that are learnt behind p; 0 means any number.
 func (t *FDB) SetLimit(p PortID, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +195,7 @@ func age(val uint64, now Tick) Tick {
 	return now - then
 }
 
-// old reports whether the entry with value val is no more.
+// old reports whether the entry with value val has expired.
 func (t *FDB) old(val uint64, now Tick) bool {
 	return val&static == 0 && age(val, now) > Tick(t.ageing.Load())
 }
@@ -236,7 +233,7 @@ func (t *FDB) find(key uint64) *entry {
 	return nil
 }
 
-// last is the entry that a worker found last: frames come in trains.
+// last is the entry that a worker found last, since frames come in trains.
 type last struct {
 	key   uint64
 	entry *entry
@@ -245,8 +242,7 @@ type last struct {
 // is reports whether it is still the entry of a key.
 func (l *last) is(key uint64) bool { return l.key == key && l.entry.key.Load() == key }
 
-// Lookup finds the port behind which an address is, if it was heard within the ageing
-// time.
+// Lookup finds the port of an address, if it was heard within the ageing time.
 func (t *FDB) Lookup(key uint64, now Tick, l *last) (PortID, bool) {
 	if !l.is(key) {
 		e := t.find(key)
@@ -311,12 +307,12 @@ func (t *FDB) learnSlow(key uint64, p PortID, now Tick) (l learnt) {
 	e.val.Store(uint64(now)<<16 | uint64(p))
 	t.link(at)
 	if from != p && !t.old(was, now) && t.loops.moved(now) {
-		t.removeAll(func(_, val uint64) bool { return val&static == 0 }) // a loop has moved many to where they are not
+		t.removeAll(func(_, val uint64) bool { return val&static == 0 }) // a loop has moved many of them to wrong ports
 	}
 	return l
 }
 
-// insert makes room for a new entry of p, and takes it in. It reports in l what that cost.
+// insert makes room for a new entry of p, and adds it. It reports in l what that cost.
 func (t *FDB) insert(key uint64, p PortID, now Tick, l *learnt) {
 	if !t.heed(p, now, l) {
 		return
@@ -349,14 +345,14 @@ func (t *FDB) insert(key uint64, p PortID, now Tick, l *learnt) {
 	t.link(at)
 }
 
-// mayTake reports whether a new address of p may have the place of another: its own, or
-// one of a port with more.
+// mayTake reports whether a new address of p may replace another: one of p's own, or of a port with
+// more.
 func (t *FDB) mayTake(at place, p PortID) bool {
 	q := PortID(t.entry(at).val.Load())
 	return q == p || t.holder(q).len > t.holder(p).len
 }
 
-// heed makes room for one more address behind p within p's limit.
+// heed applies p's limit: it makes room for one more address behind p.
 func (t *FDB) heed(p PortID, now Tick, l *learnt) bool {
 	h := t.holder(p)
 	if h.most == 0 || h.len < h.most {
@@ -370,7 +366,7 @@ func (t *FDB) heed(p PortID, now Tick, l *learnt) bool {
 	return t.evict(p)
 }
 
-// What follows is called with mu held.
+// The following functions are called with mu held.
 
 // places are those that a key may have.
 func (t *FDB) places(key uint64) (at [2 * bucketWays]place) {
@@ -386,7 +382,7 @@ func (t *FDB) places(key uint64) (at [2 * bucketWays]place) {
 
 func (t *FDB) entry(at place) *entry { return &t.buckets[at/bucketWays][at%bucketWays] }
 
-// holder is what is known of p, which is nothing at first.
+// holder is what is known about p, which is nothing at first.
 func (t *FDB) holder(p PortID) *holder {
 	for len(t.holders) <= int(p) {
 		t.holders = append(t.holders, holder{oldest: nowhere, newest: nowhere})
@@ -404,9 +400,9 @@ func (t *FDB) at(key uint64) place {
 	return nowhere
 }
 
-// free finds a place for a key: one that nobody has, or whose address is too old. It is in
-// the first bucket as long as that is no more than half full, so that most addresses are
-// found there, and then in the emptier one, so that none is full before all nearly are.
+// free finds a place for a key: an empty one, or one whose address is too old. It is in the first
+// bucket as long as that is no more than half full, so that most addresses are found there, and
+// then in the emptier one, so that none is full before almost all are.
 func (t *FDB) free(key uint64, now Tick) place {
 	places := t.places(key)
 	first, room := [2]place{nowhere, nowhere}, [2]int{}
@@ -429,9 +425,8 @@ func (t *FDB) free(key uint64, now Tick) place {
 	return first[0]
 }
 
-// victim is the one among a key's places, all taken, that is first to go for p: the oldest
-// of the port with the most addresses in all, and of those with as many p itself. It is
-// nowhere where all are static.
+// victim is the entry among a key's places, all taken, that p replaces first: the oldest of the
+// port with the most addresses in all, or of p if it has as many. It is nowhere if all are static.
 func (t *FDB) victim(key uint64, p PortID) place {
 	best, of := nowhere, p
 	for _, at := range t.places(key) {
@@ -460,7 +455,7 @@ func (t *FDB) greatest(p PortID) PortID {
 	return best
 }
 
-// evict forgets what was longest not heard of behind p, and reports whether there was any.
+// evict forgets the oldest address behind p, and reports whether there was one.
 func (t *FDB) evict(p PortID) bool {
 	at := t.holder(p).oldest
 	if at == nowhere {
@@ -542,7 +537,8 @@ func (t *FDB) unlink(at place) {
 	h.len--
 }
 
-// moved counts a move, and reports whether it is the one to tell of.
+// moved counts a move, and reports whether it is the one to report: the first in a flapTime that
+// makes an address flap.
 func (f *flaps) moved(key uint64, now Tick) bool {
 	if now >= f.ends {
 		clear(f.moves)
@@ -559,7 +555,7 @@ func (f *flaps) moved(key uint64, now Tick) bool {
 	return true
 }
 
-// tell reports whether a move may be told of.
+// tell reports whether a move may be reported.
 func (m *moves) tell(now Tick) bool {
 	if now != m.at {
 		*m = moves{at: now}
@@ -568,7 +564,7 @@ func (m *moves) tell(now Tick) bool {
 	return m.told <= movesTold
 }
 
-// What follows takes mu.
+// The following functions take mu.
 
 // Expire forgets what is too old.
 func (t *FDB) Expire(now Tick) {
@@ -589,12 +585,12 @@ func (t *FDB) removeIf(gone func(key, val uint64) bool) int {
 	return t.removeAll(gone)
 }
 
-// Forget removes what was learnt behind p.
+// Forget removes everything that was learnt behind p.
 func (t *FDB) Forget(p PortID) {
 	t.removeIf(func(_, val uint64) bool { return val&static == 0 && PortID(val) == p })
 }
 
-// Keep removes what is behind p in other VLANs than those that p carries.
+// Keep removes the addresses behind p in VLANs that p does not carry.
 func (t *FDB) Keep(p PortID, carries func(vid uint16) bool) {
 	t.removeIf(func(key, val uint64) bool { return PortID(val) == p && !carries(keyVID(key)) })
 }
@@ -607,8 +603,8 @@ func (t *FDB) Remove(p PortID) {
 	*t.holder(p) = holder{oldest: nowhere, newest: nowhere}
 }
 
-// Add makes mac a static entry of p, or reports that there is no room for it. What was
-// learnt of mac is forgotten.
+// Add makes mac a static entry of p, or reports that there is no room for it. What was learnt about
+// mac is forgotten.
 func (t *FDB) Add(vid uint16, mac vnet.MAC, p PortID, now Tick) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

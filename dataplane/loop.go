@@ -9,36 +9,36 @@ import (
 )
 
 const (
-	// loopMoves is how many moves of addresses in one second only a loop makes, or two
-	// hosts with one address.
+	// loopMoves is how many moves of addresses in one second mean a loop, or two hosts with one
+	// address.
 	loopMoves = 32
 	// loopHold is how long flooded frames are watched after the last sign of a loop.
 	loopHold Tick = 60
-	// loopRepeats is how often a frame may come in again at the port that it came in at
-	// first, as long as it is remembered: protocols say hello several times a second.
-	// Half of what a host floods into a loop that it is part of comes back that way.
+	// loopRepeats is how often a frame may come in again at the port that it came in at first, as
+	// long as it is remembered: protocols send hellos several times a second. Half of what a host
+	// in a loop floods into it comes back that way.
 	loopRepeats = 8
 	// loopMemory is how long a flooded frame is remembered, its own second included.
 	loopMemory Tick = 2
 
-	// loopBuckets times loopWays is how many flooded frames are remembered at once: what a
-	// storm has under way in a loop whose round trip takes microseconds, several times.
+	// loopBuckets times loopWays is how many flooded frames are remembered at a time: several times
+	// as many as a storm has in flight in a loop with a round trip of microseconds.
 	loopBuckets = 1024
 	loopWays    = 8
-	// loopHashed is how much of a frame tells it from others: all but of super-packets.
+	// loopHashed is how many bytes of a frame are hashed: all, except in super-packets.
 	loopHashed = 2048
 )
 
-// loops breaks layer-2 loops through the switch: it knows a flooded frame that comes in
-// again. Watching begins when addresses move as often as only a loop makes them: a switch
-// without one does not pay for it, and no host that moves loses a frame.
+// loops breaks layer-2 loops through the switch: it recognises a flooded frame that comes in again.
+// Watching begins when addresses move as often as only in a loop. So a switch without one does not
+// pay for it, and a host that moves loses no frame.
 type loops struct {
-	until   atomic.Uint32 // a Tick, exclusive: frames are watched; 0 when there was no loop
-	settled atomic.Uint32 // a Tick: from it on what circulated at first is gone
+	until   atomic.Uint32 // a Tick, exclusive: frames are watched until then; 0 if there was no loop
+	settled atomic.Uint32 // a Tick: from then on, frames that circulated at first are gone
 	seed    maphash.Seed
 	buckets [loopBuckets][loopWays]atomic.Uint64 // sightings
 
-	// What follows is guarded by FDB.mu.
+	// The following fields are guarded by FDB.mu.
 
 	tick  Tick
 	moves int // within tick
@@ -47,8 +47,8 @@ type loops struct {
 // watching reports whether flooded frames are looked at.
 func (l *loops) watching(now Tick) bool { return now < Tick(l.until.Load()) }
 
-// settling reports whether a group frame may have circulated since before the watching
-// began. It teaches nothing: it is first seen where it came back.
+// settling reports whether a group frame may have circulated since before the watching began.
+// Nothing is learnt from it, because it is first seen where it came back.
 func (l *loops) settling(now Tick) bool { return now < Tick(l.settled.Load()) }
 
 // watch begins or prolongs the watching.
@@ -98,9 +98,9 @@ func (s sighting) fresh(o sighting) bool {
 	return uint64(o>>20-s>>20+1)&sightingTicks <= uint64(loopMemory)
 }
 
-// worth is how much s deserves its place when o is seen: nothing when it is forgotten,
-// little when its frame was stopped, and else the more, the longer its frame circulates.
-// So frames that come in at once and lack places are stopped a few at a time.
+// worth is how much s deserves its place when o is seen: nothing if it has expired, little if its
+// frame was stopped, and otherwise more the longer its frame circulates. So if too many frames come
+// in at a time for the places, they are stopped a few at a time.
 func (s sighting) worth(o sighting) int {
 	switch {
 	case !s.fresh(o):
@@ -111,13 +111,13 @@ func (s sighting) worth(o sighting) int {
 	return 2 + s.count()
 }
 
-// returned notes that f, which is to be flooded, came in at p. It reports whether f is
-// there for a loop: it was flooded from another port just now, or from this one too often.
+// returned records that f, which will be flooded, came in at p. It reports whether f came back
+// through a loop: it was just flooded from another port, or too often from this one.
 func (l *loops) returned(f *vnet.Frame, p PortID, now Tick) bool {
 	hash := l.hash(f)
 	bucket := &l.buckets[hash%loopBuckets]
 	seen := newSighting(hash, p, now)
-	first := rand.IntN(loopWays) // of equal worth, any gives way
+	first := rand.IntN(loopWays) // of equal worth, any is replaced
 	for {
 		var slot *atomic.Uint64
 		var was sighting
@@ -146,7 +146,7 @@ func (l *loops) returned(f *vnet.Frame, p PortID, now Tick) bool {
 	}
 }
 
-// hash is of the frame's length and bytes, however they lie in pieces.
+// hash covers the frame's length and bytes, whatever pieces they are in.
 func (l *loops) hash(f *vnet.Frame) uint64 {
 	var h maphash.Hash
 	h.SetSeed(l.seed)

@@ -13,7 +13,7 @@ import (
 	"sluice/vnet"
 )
 
-// PortConfig is what a port is told to be. All but Name may change: see Configure.
+// PortConfig is a port's configuration. Everything except Name may change: see Configure.
 type PortConfig struct {
 	Name     string
 	Oversize Oversize
@@ -23,11 +23,11 @@ type PortConfig struct {
 
 	VLAN     VLAN
 	Isolated bool // no frame goes from an isolated port to another
-	// MACLimit is the most addresses that are learnt behind the port: with one more, its
-	// own oldest is forgotten. 0: as many as the switch has room for.
+	// MACLimit is the greatest number of addresses that are learnt behind the port; one more
+	// replaces its oldest. 0 means as many as the switch has room for.
 	MACLimit int
-	// StormLimit is the most frames a second from the port that are flooded: for group
-	// addresses and for unknown ones. 0: any number.
+	// StormLimit is the greatest number of frames from the port that are flooded per second, to
+	// group and to unknown addresses. 0 means any number.
 	StormLimit int
 }
 
@@ -36,21 +36,21 @@ func (c *PortConfig) check() error {
 		return fmt.Errorf("oversize policy %d does not exist", c.Oversize)
 	}
 	if c.MACLimit < 0 {
-		return fmt.Errorf("MAC limit %d: 0, which is none, is the least", c.MACLimit)
+		return fmt.Errorf("MAC limit %d: use 0 (no limit) or more", c.MACLimit)
 	}
 	if c.StormLimit < 0 || c.StormLimit > math.MaxUint32 {
-		return fmt.Errorf("storm limit %d: use 0, which is none, to %d", c.StormLimit, uint32(math.MaxUint32))
+		return fmt.Errorf("storm limit %d: use 0 (no limit) to %d", c.StormLimit, uint32(math.MaxUint32))
 	}
 	return c.VLAN.check()
 }
 
-// Config is what the switch is told to be. The zero value is the default.
+// Config is the switch's configuration. The zero value is the default.
 type Config struct {
-	// Ageing is how long an address is remembered without being heard of, in seconds:
-	// 10 to 1000000 (IEEE 802.1Q, table 8-6), or 0, which is 300.
+	// Ageing is how long an address is remembered after its last frame, in seconds: 10 to 1000000
+	// (IEEE 802.1Q, table 8-6), or 0, which means 300.
 	Ageing Tick
-	// MACLimit is the most addresses that the switch knows, up to Options.FDBSize, or 0,
-	// which is FDBSize. With one more, the port with the most of them loses its oldest.
+	// MACLimit is the greatest number of addresses that the switch knows, up to Options.FDBSize, or
+	// 0, which means FDBSize. One more replaces the oldest of the port that has the most.
 	MACLimit int
 }
 
@@ -71,16 +71,16 @@ type Port struct {
 	id   PortID
 	name string
 
-	lost   atomic.Uint32 // lostDown or lostGone: what an event has told of the device
-	failed atomic.Bool   // an event has told of a write that failed
+	lost   atomic.Uint32 // lostDown or lostGone: what an event has reported about the device
+	failed atomic.Bool   // an event has reported a failed write
 	storm  storm
 
-	// What follows is guarded by sw.mu.
+	// The following fields are guarded by sw.mu.
 
 	config   PortConfig
 	vlan     *vlanRules  // of config
 	limits   vnet.Limits // as given to SetLimits or Attach
-	maxWrite int         // learnt from refusals since Attach; 0 when nothing was
+	maxWrite int         // learnt from refusals since Attach; 0 if nothing was
 	latches  [numGSOKinds]latch
 	up       bool
 	queues   []Queue
@@ -120,29 +120,29 @@ type latch struct {
 // again.
 const latchTime Tick = 60
 
-// EventKind is what a worker has to tell.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 // Events.
 const (
 	EventDown     EventKind = iota // the port's device is down
-	EventGone                      // the port's queues are of no use any more
-	EventLatched                   // the kernel refuses a GSO type; told once per port and type
+	EventGone                      // the port's queues are useless
+	EventLatched                   // the kernel refuses a GSO type; reported once per port and type
 	EventLearnt                    // the port takes shorter writes than its limits say
-	EventFailed                    // a write failed with an errno that means nothing known; told once
-	EventFlaps                     // a MAC address is heard on two ports in turn; told of one a minute
-	EventMoved                     // a MAC address is heard on another port than before; told of a few a second
-	EventFDBFull                   // an address had to go for another, or found no room; told once a minute and port
+	EventFailed                    // a write failed with an unknown errno; reported once
+	EventFlaps                     // a MAC address is heard on two ports in turn; at most one event a minute
+	EventMoved                     // a MAC address is heard on a new port; a few events a second
+	EventFDBFull                   // an address replaced another, or found no room; at most one event a minute and port
 	EventMACLimit                  // the same, for the port's own limit
 )
 
-// Event is something a worker noticed that wants an operator's or a supervisor's
-// eye. Events are few: no frame can cause one per frame.
+// Event is something that a worker noticed and that an operator or supervisor should see. Events
+// are few: traffic cannot cause one per frame.
 type Event struct {
 	Port *Port
 	Kind EventKind
-	// Queue is the one that was read or written. It tells what is under the port from
-	// what was: an event may be taken up after the port was attached anew.
+	// Queue is the one that was read or written. It shows whether the event is about the port's
+	// current queues: the event may be handled after the port was attached again.
 	Queue Queue
 	GSO   vnet.GSO // EventLatched
 	Size  int      // EventLearnt: the greatest write; EventFDBFull, EventMACLimit: the limit
@@ -155,7 +155,7 @@ type Event struct {
 	Other *Port
 }
 
-// view is what workers know of a port. It is immutable.
+// view is what workers know about a port. It is immutable.
 type view struct {
 	port     *Port
 	limits   vnet.Limits
@@ -185,9 +185,8 @@ type Switch struct {
 	began  time.Time
 	events chan Event
 
-	// changing is held for the whole of Attach, Detach, Remove, Port.Configure, SetUp and
-	// Halt, so that none of them overlooks a worker that another is just stopping. It is
-	// taken before mu.
+	// changing is held during all of Attach, Detach, Remove, Port.Configure, SetUp and Halt, so
+	// that none of them misses a worker that another is just stopping. It is taken before mu.
 	changing sync.Mutex
 
 	mu     sync.Mutex
@@ -198,25 +197,25 @@ type Switch struct {
 
 // Options of a switch.
 type Options struct {
-	// OnWorker, if any, is called at the start of each worker on its own thread,
-	// which is the worker's alone and ends with it. Numbers begin at 0, differ
-	// between workers that run at the same time, and are used again.
+	// OnWorker, if set, is called at the start of each worker on its own thread, which ends with
+	// the worker. Numbers begin at 0, differ between workers that run at the same time, and are
+	// reused.
 	OnWorker func(n int)
 
-	// FDBSize is how many addresses the forwarding database has room for: 0 is
-	// DefaultFDBSize, and MaxFDBSize the most.
+	// FDBSize is how many addresses the forwarding database has room for, at most MaxFDBSize. 0
+	// means DefaultFDBSize.
 	FDBSize int
 }
 
 // New makes a switch without ports.
 func New(o Options) *Switch {
-	const pending = 64 // events; more are lost, since nobody is reading
+	const pending = 64 // events; further ones are lost while nobody reads
 	s := &Switch{options: o, fdb: newFDB(o.FDBSize), began: time.Now(), events: make(chan Event, pending)}
 	s.snap.Store(&snapshot{})
 	return s
 }
 
-// Events are what workers have to tell. Events that nobody reads in time are lost.
+// Events delivers what workers report. Events that are not read in time are lost.
 func (s *Switch) Events() <-chan Event { return s.events }
 
 func (s *Switch) tell(e Event) {
@@ -246,7 +245,7 @@ func (s *Switch) AddPort(c PortConfig) (*Port, error) {
 		case p == nil && id < 0:
 			id = i
 		case p != nil && p.name == c.Name:
-			return nil, fmt.Errorf("add port %s: a port of this name exists", c.Name)
+			return nil, fmt.Errorf("add port %s: a port with this name exists", c.Name)
 		}
 	}
 	if id < 0 {
@@ -254,7 +253,7 @@ func (s *Switch) AddPort(c PortConfig) (*Port, error) {
 		s.ports = append(s.ports, nil)
 	}
 	if id > int(^PortID(0)) {
-		return nil, fmt.Errorf("add port %s: %d ports are the most", c.Name, int(^PortID(0))+1)
+		return nil, fmt.Errorf("add port %s: %d ports is the maximum", c.Name, int(^PortID(0))+1)
 	}
 	p := &Port{sw: s, id: PortID(id), name: c.Name, config: c, vlan: c.VLAN.rules()}
 	s.ports[id] = p
@@ -263,7 +262,7 @@ func (s *Switch) AddPort(c PortConfig) (*Port, error) {
 	return p, nil
 }
 
-// Remove detaches the port and takes it out of the switch.
+// Remove detaches the port and removes it from the switch.
 func (p *Port) Remove() {
 	s := p.sw
 	s.changing.Lock()
@@ -278,16 +277,16 @@ func (p *Port) Remove() {
 	}
 }
 
-// Config is what the port is told to be.
+// Config is the port's configuration.
 func (p *Port) Config() PortConfig {
 	p.sw.mu.Lock()
 	defer p.sw.mu.Unlock()
 	return p.config
 }
 
-// Configure tells the port to be another, under the same name. No frame is lost, and
-// addresses stay known, but for those in VLANs that the port carries no more, static ones
-// too. When it returns, every worker goes by c. An error changes nothing.
+// Configure changes the port's configuration, except its name. No frame is lost. Addresses stay
+// known, except those, static ones included, in VLANs that the port no longer carries. When it
+// returns, every worker uses c. An error changes nothing.
 func (p *Port) Configure(c PortConfig) error {
 	s := p.sw
 	if err := c.check(); err != nil {
@@ -325,15 +324,15 @@ func (p *Port) Configure(c PortConfig) error {
 	return nil
 }
 
-// Config is what the switch is told to be.
+// Config is the switch's configuration.
 func (s *Switch) Config() Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config
 }
 
-// Configure tells the switch to be another. What it knows it goes on knowing, but for
-// addresses that are too old or too many now. An error changes nothing.
+// Configure changes the switch's configuration. Addresses stay known, except those that are now too
+// old or too many. An error changes nothing.
 func (s *Switch) Configure(c Config) error {
 	if err := c.check(s.fdb.size); err != nil {
 		return fmt.Errorf("configure switch: %w", err)
@@ -371,9 +370,8 @@ func (s *Switch) publish() {
 	s.snap.Store(snap)
 }
 
-// Attach puts queues under the port, brings it up if up is set, and starts one
-// worker for each queue. The port must have none. Queues stay the caller's to
-// close, after Detach.
+// Attach puts queues under the port, brings it up if up is set, and starts one worker for each
+// queue. The port must have none. The caller closes the queues, after Detach.
 func (p *Port) Attach(queues []Queue, l vnet.Limits, up bool) error {
 	s := p.sw
 	s.changing.Lock()
@@ -404,7 +402,7 @@ func (p *Port) Attach(queues []Queue, l vnet.Limits, up bool) error {
 	return nil
 }
 
-// takeSlot finds a worker slot that nobody uses. The caller holds mu.
+// takeSlot finds a free worker slot. The caller holds mu.
 func (s *Switch) takeSlot() int {
 	i := slices.Index(s.slots, false)
 	if i < 0 {
@@ -415,8 +413,7 @@ func (s *Switch) takeSlot() int {
 	return i
 }
 
-// Detach takes the queues from under the port and forgets the addresses that were learnt
-// behind it.
+// Detach takes the queues away from the port and forgets the addresses that were learnt behind it.
 // When it returns, no worker uses them. It does nothing to a port without queues.
 func (p *Port) Detach() {
 	p.sw.changing.Lock()
@@ -469,8 +466,9 @@ func (p *Port) SetLimits(l vnet.Limits) {
 	}
 }
 
-// SetUp brings the port up or down. A port that is down is sent nothing, the addresses
-// that were learnt behind it are forgotten, and none is learnt there. What it had received is forwarded.
+// SetUp sets the port up or down. Nothing is sent to a port that is down, the addresses that were
+// learnt behind it are forgotten, and no new ones are learnt there. Frames that it had received are
+// still forwarded.
 func (p *Port) SetUp(up bool) {
 	s := p.sw
 	s.changing.Lock()
@@ -499,11 +497,11 @@ func (p *Port) Name() string { return p.name }
 // Up reports whether the port has queues and its device is up.
 func (p *Port) Up() bool { return p.view().up }
 
-// Limits are what the port takes now, refusals of its kernel included. Those of a
-// removed port are zero.
+// Limits are what the port takes now, including what was learnt from refusals by the kernel. Those
+// of a removed port are zero.
 func (p *Port) Limits() vnet.Limits { return p.view().limits }
 
-// view is what workers know of the port, which is nothing after Remove.
+// view is what workers know about the port, which is nothing after Remove.
 func (p *Port) view() *view {
 	if v := p.sw.snap.Load().views[p.id]; v != nil && v.port == p {
 		return v
@@ -527,8 +525,8 @@ func (p *Port) Stats() Stats {
 	return s
 }
 
-// Tick tells the switch the time. It wants to be called about once a second:
-// forwarding entries age by it, and latches end.
+// Tick tells the switch the time. Call it about once a second: it ages forwarding entries and ends
+// latches.
 func (s *Switch) Tick() { s.advance(Tick(time.Since(s.began) / time.Second)) }
 
 // advance sets the clock to now.
@@ -554,8 +552,8 @@ func (s *Switch) advance(now Tick) {
 	}
 }
 
-// Halt ends the forwarding: what was read is written, and nothing more is read. Ports
-// stay as they are, to be detached. When it returns no batch is in flight.
+// Halt ends the forwarding: what was read is written, and nothing more is read. Ports stay
+// attached. When it returns no batch is in flight.
 func (s *Switch) Halt() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -601,15 +599,15 @@ func (p *Port) learnMaxWrite(q Queue, n int) {
 	s.tell(Event{Port: p, Kind: EventLearnt, Queue: q, Size: n})
 }
 
-// What a port's workers have told of its device.
+// What a port's workers have reported about its device.
 const (
 	lostNot uint32 = iota
 	lostDown
 	lostGone
 )
 
-// lose tells, once until the port is set up or attached again, that its device is
-// down, and once that it is gone.
+// lose reports that the port's device is down, and that it is gone, each once until the port is set
+// up or attached again.
 func (p *Port) lose(q Queue, gone bool, err error) {
 	level, e := lostDown, Event{Port: p, Kind: EventDown, Queue: q}
 	if gone {
@@ -627,8 +625,7 @@ func (p *Port) lose(q Queue, gone bool, err error) {
 	}
 }
 
-// fail tells, once until the port is attached again, that a write failed for a
-// reason that has no name.
+// fail reports a write that failed for an unknown reason, once until the port is attached again.
 func (p *Port) fail(q Queue, err error) {
 	if !p.failed.Swap(true) {
 		p.sw.tell(Event{Port: p, Kind: EventFailed, Queue: q, Err: err})

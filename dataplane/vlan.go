@@ -7,25 +7,24 @@ import (
 	"sluice/vnet"
 )
 
-// VLANMode is how a port goes with VLAN tags. The rules are Open vSwitch's
-// (ovs-vswitchd.conf.db(5), "VLAN Configuration"; ofproto/ofproto-dpif-xlate.c), seen from
-// its default vlan-limit of 1: of several tags only the outer one counts, be its TPID
-// 0x8100 or 0x88a8, and what is behind it is payload. A tag with VID 0, a priority tag,
-// is as good as none. Where the outer tag goes, what is left is the inner one: who may
-// send double-tagged frames into the VLAN that a trunk strips can send into any VLAN behind
-// it, as with every switch.
+// VLANMode is how a port handles VLAN tags. The rules are Open vSwitch's (ovs-vswitchd.conf.db(5),
+// "VLAN Configuration"; ofproto/ofproto-dpif-xlate.c), with its default vlan-limit of 1: only the
+// outer tag counts, with TPID 0x8100 or 0x88a8, and everything after it is payload. A tag with VID
+// 0, a priority tag, counts as no tag. If the outer tag is removed, the inner one remains: a sender
+// of double-tagged frames in the VLAN that a trunk strips can send into any VLAN behind it, as with
+// every switch.
 type VLANMode uint8
 
 // VLAN modes.
 const (
-	// VLANTrunk carries Trunks, or every VLAN. What comes in untagged is in VLAN 0, which
-	// is carried like any other. Frames leave tagged, but for those of VLAN 0.
+	// VLANTrunk carries Trunks, or every VLAN. An untagged frame is in VLAN 0, which is carried
+	// like any other. Frames leave tagged, except those of VLAN 0.
 	VLANTrunk VLANMode = iota
-	// VLANAccess carries the VLAN Tag, whose frames come and go untagged. A frame with a
-	// VID, even this one, is dropped.
+	// VLANAccess carries the VLAN Tag, untagged in both directions. A frame with a VID, even this
+	// one, is dropped.
 	VLANAccess
-	// VLANNativeUntagged is a trunk whose untagged frames are those of the VLAN Tag, both
-	// ways. It carries this VLAN always, and VLAN 0 not at all.
+	// VLANNativeUntagged is a trunk whose untagged frames, in both directions, are in the VLAN Tag.
+	// It always carries this VLAN, and never VLAN 0.
 	VLANNativeUntagged
 	// VLANNativeTagged is the same, but frames of the VLAN Tag leave tagged.
 	VLANNativeTagged
@@ -42,8 +41,8 @@ func ParseVLANMode(s string) (VLANMode, bool) {
 	return VLANMode(max(i, 0)), i >= 0
 }
 
-// maxVID is the greatest VLAN ID that has a place in a tag. IEEE 802.1Q reserves it, Open
-// vSwitch does not.
+// maxVID is the greatest VLAN ID that fits in a tag. IEEE 802.1Q reserves it, Open vSwitch does
+// not.
 const maxVID = 4095
 
 // VLANSet is a set of VLAN IDs, 0 to 4095. The zero value is empty.
@@ -72,12 +71,12 @@ func (v *VLAN) check() error {
 	return nil
 }
 
-// vlanRules are what a VLAN means for each frame. They are immutable.
+// vlanRules are a VLAN configuration as rules for each frame. They are immutable.
 type vlanRules struct {
-	all      bool    // every VLAN is carried: the sets are not looked at
-	untagged bool    // what has no VID may come in
-	pvid     uint16  // and is of this VLAN
-	strips   uint16  // the VLAN whose frames leave without a tag; noVLAN where there is none
+	all      bool    // every VLAN is carried: the sets are not used
+	untagged bool    // frames without a VID may come in
+	pvid     uint16  // and are in this VLAN
+	strips   uint16  // the VLAN whose frames leave without a tag; noVLAN if there is none
 	tags     VLANSet // VIDs, not 0, that may come in
 	carries  VLANSet // VLANs that go out
 }
@@ -119,11 +118,11 @@ func (v *VLAN) rules() *vlanRules {
 	return r
 }
 
-// carry reports whether frames of the VLAN go out.
+// carry reports whether frames of the VLAN may leave.
 func (r *vlanRules) carry(vid uint16) bool { return r.all || r.carries.Has(vid) }
 
-// admit settles the VLAN of s, which came in through a port with rules r, or says why it
-// is dropped. It changes nothing but s.
+// admit determines the VLAN of s, which came in through a port with rules r, or says why it is
+// dropped. It changes only s.
 func (s *subject) admit(r *vlanRules) vnet.Drop {
 	s.vid = s.l2.VID()
 	switch {
@@ -139,10 +138,10 @@ func (s *subject) admit(r *vlanRules) vnet.Drop {
 	return vnet.Keep
 }
 
-// edit is what the tag of s wants where it leaves through a port with rules r. The
-// priority stays, in a tag of its own too; without one, and without a VLAN, a frame is
-// sent without a tag (xvlan_put, with the default priority-tags=never). A tag that
-// changes loses its DEI, which Open vSwitch does not carry.
+// edit is the edit of the tag of s if it leaves through a port with rules r. The priority stays, if
+// necessary in a priority tag. Without a priority and a VLAN, a frame is sent without a tag
+// (xvlan_put, with the default priority-tags=never). A tag that changes loses its DEI, which Open
+// vSwitch does not carry.
 func (s *subject) edit(r *vlanRules) vnet.TagEdit {
 	const pcp = 0xe000
 	bare := s.vid == r.strips

@@ -1,5 +1,5 @@
-// Package summary is what `sluice run` reports about its ports when it ends, and
-// the laws that its counters obey.
+// Package summary holds what `sluice run` reports about its ports when it ends, and the laws that
+// its counters obey.
 //
 // The JSON form is a contract: scripts read it. The package holds plain values
 // and imports only the standard library, so that the switch that writes a
@@ -22,8 +22,8 @@ import (
 // Summary is the state of a switch at one moment.
 type Summary struct {
 	Ports []Port `json:"ports"`
-	// Retired has the counters of ports that were removed, added up: the laws are about all
-	// ports that there were. It is nil where none was.
+	// Retired is the sum of the counters of removed ports, since the laws cover all ports that ever
+	// existed. It is nil if none was removed.
 	Retired *Port `json:"retired,omitempty"`
 }
 
@@ -32,7 +32,7 @@ type Port struct {
 	Name        string `json:"name"`
 	Kind        string `json:"kind"`             // "tap", "packet", "macvtap"
 	Device      string `json:"device"`           // as the user named it
-	Netdev      string `json:"netdev,omitempty"` // its name now, where that is another: an altname, a rename
+	Netdev      string `json:"netdev,omitempty"` // its current name, if different: after an altname or a rename
 	Up          bool   `json:"up"`
 	Limits      Limits `json:"limits"`
 	RX          RX     `json:"rx"`
@@ -55,7 +55,7 @@ type Limits struct {
 	MaxWrite       int    `json:"max_write"`
 }
 
-// RX counts what came in through the port.
+// RX counts what came in at the port.
 type RX struct {
 	Frames   uint64 `json:"frames"`
 	Bytes    uint64 `json:"bytes"`
@@ -63,15 +63,15 @@ type RX struct {
 	MaxFrame int    `json:"max_frame"`
 }
 
-// TX counts what the switch gave the port, and what left through it.
+// TX counts what the switch sent to the port, and what left through it.
 type TX struct {
 	Offered       uint64 `json:"offered"` // frames before they were cut or merged
 	Frames        uint64 `json:"frames"`  // frames that the kernel took
 	Bytes         uint64 `json:"bytes"`
 	MaxFrame      int    `json:"max_frame"`
-	Resegmented   uint64 `json:"resegmented"` // super-packets cut to chunks
+	Resegmented   uint64 `json:"resegmented"` // super-packets cut into chunks
 	Chunks        uint64 `json:"chunks"`      // what came of them
-	Segmented     uint64 `json:"segmented"`   // super-packets cut to segments
+	Segmented     uint64 `json:"segmented"`   // super-packets cut into segments
 	Segments      uint64 `json:"segments"`    // what came of them
 	Merged        uint64 `json:"merged"`
 	Held          uint64 `json:"held"`
@@ -96,7 +96,7 @@ func (s *Summary) Port(name string) *Port {
 	return nil
 }
 
-// all are the ports there are and, as one, those there were.
+// all are the present ports and, as one, the removed ones.
 func (s *Summary) all() []*Port {
 	var all []*Port
 	for i := range s.Ports {
@@ -108,7 +108,7 @@ func (s *Summary) all() []*Port {
 	return all
 }
 
-// Add adds q's counters to p's. The longest frames are those of both.
+// Add adds q's counters to p's. The longest frame is the longer of the two.
 func (p *Port) Add(q *Port) {
 	p.RX.Frames += q.RX.Frames
 	p.RX.Bytes += q.RX.Bytes
@@ -143,8 +143,8 @@ func sum(a, b map[string]uint64) map[string]uint64 {
 	return a
 }
 
-// Conserved reports where frames appeared or vanished uncounted, or nil. Both
-// laws hold only while no frame is under way: after the switch has stopped.
+// Conserved reports where frames appeared or vanished uncounted, or nil. Both laws hold only while
+// no frame is in flight, as after the switch has stopped.
 //
 // Over all ports, what came in was offered to an egress or dropped at ingress:
 //
@@ -174,8 +174,7 @@ func (s *Summary) Conserved() error {
 	return errors.Join(violations...)
 }
 
-// conserved checks the egress law. Unsigned differences may wrap; sums of them
-// are right again modulo 2^64.
+// conserved checks the egress law. Unsigned differences may wrap; their sums are right modulo 2^64.
 func (p *Port) conserved() error {
 	t := &p.TX
 	egress := total(p.Drops.Egress)
