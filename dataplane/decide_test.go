@@ -8,7 +8,7 @@ import (
 	"sluice/vnet/vnettest"
 )
 
-// bigLimits are those of an egress that takes all that there is.
+// bigLimits are those of an egress that takes everything.
 func bigLimits() vnet.Limits {
 	return vnet.Limits{
 		GSOMaxSize:     vnet.MaxGSOMaxSize,

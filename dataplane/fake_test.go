@@ -19,7 +19,7 @@ type fakeQueue struct {
 	in   chan injected
 	wake chan struct{}
 
-	closed atomic.Bool // nobody may use the queue any more
+	closed atomic.Bool // nobody may use the queue from now on
 	sink   atomic.Bool // what is accepted is not kept
 
 	mu     sync.Mutex

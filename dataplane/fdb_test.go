@@ -342,7 +342,7 @@ func TestFDBSizes(t *testing.T) {
 	}
 }
 
-// TestFDBHoldsAsManyAsItSays: nothing is evicted for want of a place in a bucket.
+// TestFDBHoldsAsManyAsItSays: nothing is evicted because its buckets are full.
 func TestFDBHoldsAsManyAsItSays(t *testing.T) {
 	fdb := newFDB(0)
 	for i := range vnet.MAC(DefaultFDBSize) {

@@ -181,7 +181,7 @@ func testOracle(t *testing.T, limits vnet.Limits, spec vnettest.Spec) {
 	}
 }
 
-// leaving is what becomes of f where limits hold, if it comes in so.
+// leaving is what happens to f at an egress with these limits.
 func leaving(t *testing.T, limits vnet.Limits, f vnet.Frame) []vnet.Frame {
 	t.Helper()
 	var l2 vnet.L2
@@ -294,7 +294,7 @@ func TestTagsCountInTheLimits(t *testing.T) {
 				want.Hdr.CsumStart -= vnet.VLANLen
 				want.Hdr.HdrLen -= vnet.VLANLen
 			}
-			if want.Len() <= vnet.MaxFrame { // else it is none to compare with
+			if want.Len() <= vnet.MaxFrame { // otherwise there is nothing to compare with
 				sameOnWire(t, got, want)
 			}
 		})

@@ -132,8 +132,8 @@ func sameBytes(t testing.TB, got, want [][]byte) {
 	}
 }
 
-// TestResegment compares chunks and their headers with chunks built from nothing,
-// and what becomes of the chunks with what becomes of the super-packet.
+// TestResegment compares chunks and their headers with chunks built from nothing, and the segments
+// of the chunks with the segments of the super-packet.
 func TestResegment(t *testing.T) {
 	limits := []struct{ len, segs int }{
 		{65535, 65535}, {65534, 65535}, {131071, 65535}, {65600, 65535}, {70000, 40}, {1499, 65535},

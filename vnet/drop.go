@@ -96,7 +96,7 @@ const (
 	TooBig            // longer than the descriptor ever takes
 	BadGSO            // the header or the packet is not one that the kernel takes
 	Down              // the device is down; it may come back
-	Gone              // the descriptor is of no use any more
+	Gone              // the descriptor is useless from now on
 	Failed            // anything else; the error says what
 )
 
@@ -109,5 +109,5 @@ func (r Refusal) String() string { return refusalNames[r] }
 // Errors that a queue's read side answers.
 var (
 	ErrDown = errors.New("device is down") // it may come back: read again later
-	ErrGone = errors.New("device is gone") // the descriptor is of no use any more
+	ErrGone = errors.New("device is gone") // the descriptor is useless from now on
 )

@@ -7,9 +7,9 @@ import (
 	"sluice/integration/vm"
 )
 
-// TestLimitsFollowTheGuest: offloads are switched inside the guests, with ethtool, while
-// TCP runs between them. Nothing is lost, and what arrives follows. The driver does not
-// let go of rx-checksum at run time: for that there is the matrix.
+// TestLimitsFollowTheGuest: offloads are switched inside the guests, with ethtool, while TCP runs
+// between them. Nothing is lost, and what arrives follows. The driver cannot switch rx-checksum off
+// at run time: the matrix tests that.
 func TestLimitsFollowTheGuest(t *testing.T) {
 	onlyFull(t)
 	b := newBed(t)

@@ -29,7 +29,7 @@ func lossless(t *testing.T, p summary.Port) {
 	t.Helper()
 	overflown := p.Drops.Egress["full"] + p.KernelDrops
 	if overflown > 0 {
-		t.Errorf("port %s: %d dropped for want of room", p.Name, overflown)
+		t.Errorf("port %s: %d dropped for lack of room", p.Name, overflown)
 	}
 	faultless(t, p)
 }

@@ -9,14 +9,14 @@ import (
 	"sluice/vnet/vnettest"
 )
 
-// cut is how an egress has a super-packet cut.
+// cut is how a super-packet is cut for an egress.
 type cut struct {
 	maxLen, maxSegs int
 	form            vnet.Form
 }
 
-// cuts are limits about 64 KiB and off it, below two segments, and by count. A
-// length is that of the longest frame, which is shorter than gso_max_size.
+// cuts are limits near 64 KiB and far from it, below two segments, and by count. A length is that
+// of the longest frame, which is shorter than gso_max_size.
 func cuts(forms ...vnet.Form) (cuts []cut) {
 	for _, form := range forms {
 		for _, n := range []int{
@@ -31,9 +31,8 @@ func cuts(forms ...vnet.Form) (cuts []cut) {
 	return cuts
 }
 
-// TestChunksMakeTheSegmentsOfTheWhole is what package offload is for: whoever cuts
-// the chunks, package offload or the kernel, makes what the kernel makes of the
-// super-packet itself.
+// TestChunksMakeTheSegmentsOfTheWhole is the purpose of package offload: whether package offload or
+// the kernel segments the chunks, the result is what the kernel makes of the super-packet itself.
 func TestChunksMakeTheSegmentsOfTheWhole(t *testing.T) {
 	const ecn, ending = vnettest.CWR | vnettest.ECE, vnettest.FIN | vnettest.PSH
 	k := newKernel(t)
@@ -43,7 +42,7 @@ func TestChunksMakeTheSegmentsOfTheWhole(t *testing.T) {
 				needJumbo(t, k)
 			}
 			cuts := cuts(b.form)
-			if b.form == vnet.FormHBH { // once: below 64 KiB the forms are one
+			if b.form == vnet.FormHBH { // once: below 64 KiB there is one form
 				cuts = append(cuts, cut{vnet.MaxFrame, vnet.MaxSegments, vnet.FormNone})
 			}
 			try := func(name string, s vnettest.Spec) {
@@ -60,12 +59,12 @@ func TestChunksMakeTheSegmentsOfTheWhole(t *testing.T) {
 			try("a tag", tcp(200001, 1448, tags(0x2064)))
 			try("without NEEDS_CSUM", tcp(200001, 1448, csum(vnettest.Full)))
 			if b.form != vnet.FormHBH {
-				// Not behind a jumbo option, which then is no oracle.
+				// Not after a jumbo option, where the kernel is no oracle.
 				try("two tags", tcp(200001, 1448, tags(100, 0xe0c8)))
 			}
 			switch {
 			case b.form == vnet.FormPlain:
-				// Nor in front of extension headers: same.
+				// And not before extension headers, for the same reason.
 				try("extension headers",
 					tcp(200001, 1400, ext(vnettest.Routing, vnettest.DestOpts)))
 			case !b.v6:
@@ -75,10 +74,10 @@ func TestChunksMakeTheSegmentsOfTheWhole(t *testing.T) {
 	}
 }
 
-// TestChunksOfSeveralSegmentsWithChecksumsOf0 leaves chunks of one segment out:
-// the kernel finishes their checksums in skb_checksum_help, which makes 0xffff of
-// 0, and all others in tcp_gso_segment, which does not. To a receiver the two are
-// one. TestCompleteIsWhatTheKernelMakes has the other half.
+// TestChunksOfSeveralSegmentsWithChecksumsOf0 leaves chunks of one segment out: the kernel finishes
+// their checksums in skb_checksum_help, which makes 0xffff of 0, and all others in tcp_gso_segment,
+// which does not. To a receiver both mean the same. TestCompleteIsWhatTheKernelMakes tests the
+// other half.
 func TestChunksOfSeveralSegmentsWithChecksumsOf0(t *testing.T) {
 	k := newKernel(t)
 	for _, fam := range families {
@@ -115,10 +114,10 @@ func TestUDPChunksMakeTheSegmentsOfTheWhole(t *testing.T) {
 	}
 }
 
-// sameChunks cuts f in several ways and compares what becomes of the chunks.
+// sameChunks cuts f in several ways and compares the segments of the chunks.
 func sameChunks(t *testing.T, k *kernel, f *vnet.Frame, cuts []cut) {
 	t.Helper()
-	// One capture for all: the whole first, then the chunks of each way.
+	// One capture for all: first the whole frame, then the chunks of each way.
 	frames := []vnet.Frame{*f}
 	ends := make([]int, len(cuts))
 	for i, c := range cuts {

@@ -8,11 +8,11 @@ import (
 	"sluice/vnet/vnettest"
 )
 
-// rule is a frame and the rule that its cutting or completing shows.
+// rule is a frame, and the rule of cutting or completing that it tests.
 type rule struct {
 	name  string
 	spec  vnettest.Spec
-	edits []func(*vnet.Frame) // behind the builder's back, in this order
+	edits []func(*vnet.Frame) // edits after the build, in this order
 }
 
 func (r rule) frame() vnet.Frame {
@@ -23,11 +23,11 @@ func (r rule) frame() vnet.Frame {
 	return f
 }
 
-// asked is the frame that the kernel is asked about: that of the rule, but for one
-// of a single segment with TCP options. virtio_net_hdr_to_skb takes such a frame
-// for no super-packet only if there are no options, as it looks for the payload 20
-// bytes behind csum_start; tcp_gso_segment then finds that there is nothing to cut,
-// and the kernel loses it. So it is asked about the same frame without GSO type.
+// asked is the frame that is given to the kernel: that of the rule, except for a single segment
+// with TCP options. virtio_net_hdr_to_skb treats a single segment as an ordinary packet only
+// without options, because it looks for the payload 20 bytes after csum_start; tcp_gso_segment then
+// finds nothing to cut, and the kernel loses it. So the kernel gets the same frame without GSO
+// type.
 func (r rule) asked() vnet.Frame {
 	f := r.frame()
 	if len(r.spec.Payload) <= r.spec.GSOSize && len(r.spec.TCPOptions) > 0 {
@@ -228,7 +228,7 @@ func everywhere(v6 bool) (rules []rule) {
 	add("UDP: class and flow label are everybody's", udp(5000, 1000, class(0xbb, 0xabcde)))
 	add("UDP: a checksum of 0 is sent as 0xffff", zeroSums(udp(5000, 1000, family(v6))))
 
-	// About the first length that 16 bits cannot say.
+	// Around the first length that does not fit in 16 bits.
 	for _, d := range []int{-1, 0, 1} {
 		n := 65536 + d - vnet.TCPLen - tsLen
 		add(fmt.Sprintf("TCP segment of 65536%+d bytes", d), tcp(n, 1448))
@@ -334,8 +334,8 @@ func rules(v6 bool) (all []rule) {
 	return all
 }
 
-// zeroSums is s with a payload that makes the checksum of every segment but the
-// last 0: two bytes of each make up for all others.
+// zeroSums is s with a payload that makes the checksum of every segment except the last 0: two
+// bytes of each compensate for all others.
 func zeroSums(s vnettest.Spec) vnettest.Spec {
 	s.Payload = slices.Clone(s.Payload)
 	for from := 0; from+s.GSOSize < len(s.Payload); from += s.GSOSize {
@@ -343,14 +343,14 @@ func zeroSums(s vnettest.Spec) vnettest.Spec {
 		one.GSOSize, one.Csum = 0, vnettest.Full
 		one.Seq += uint32(from)
 		one.Payload = s.Payload[from:][:s.GSOSize]
-		// While these two bytes are 0, the checksum is what they have to be.
+		// While these two bytes are 0, the checksum is the value that they need.
 		one.Payload[0], one.Payload[1] = 0, 0
 		copy(one.Payload, checksum(one))
 	}
 	return s
 }
 
-// checksum is the transport checksum of the frame that s says.
+// checksum is the transport checksum of the frame of s.
 func checksum(s vnettest.Spec) []byte {
 	f := vnettest.Super(s)
 	at := f.Len() - len(s.Payload) - vnet.UDPLen + vnet.UDPCsumOffset

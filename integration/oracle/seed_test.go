@@ -9,9 +9,9 @@ import (
 	"sluice/vnet/vnettest"
 )
 
-// TestWrongSeedIsAsGoodAsARightOne: whatever the checksum field holds, what is cut is
-// what the kernel makes of the frame with the right field. Of the frame with the wrong
-// one the kernel makes the same but for the checksums: it adjusts the field.
+// TestWrongSeedIsAsGoodAsARightOne: whatever the checksum field holds, the result is what the
+// kernel makes of the frame with the right field. With a wrong field the kernel makes the same
+// except for the checksums, since it adjusts the field.
 func TestWrongSeedIsAsGoodAsARightOne(t *testing.T) {
 	k := newKernel(t)
 	for _, fam := range families {
@@ -49,13 +49,13 @@ func TestWrongSeedIsAsGoodAsARightOne(t *testing.T) {
 	}
 }
 
-// seed is what a checksum field holds.
+// seed is the content of a checksum field.
 type seed struct {
 	name  string
 	field uint16
 }
 
-// seeds are those that senders leave in place of f's right one, which lies at at.
+// seeds are those that senders leave instead of the right one of f, which is at offset at.
 func seeds(f *vnet.Frame, at int) []seed {
 	length := f.Len() - network(f).L4
 	right := binary.BigEndian.Uint16(f.Head[at:])

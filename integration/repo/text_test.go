@@ -158,7 +158,15 @@ var banned = []struct {
 	{regexp.MustCompile(`(DESIGN|STYLE)` + `\.md`), "a document that is not in the repository", ".go"},
 	{regexp.MustCompile(`(?i)\bissue` + ` #?\d`), "an issue: say what it was about", ".go"},
 	{regexp.MustCompile(`\b(FIX` + `ME|XX` + `X|HA` + `CK)\b`), "a note to oneself", ".go"},
+	{regexp.MustCompile(`(?i)\b(t?here|where)(by|from|in|of|to|upon|with)\b`), archaic, ""},
+	{regexp.MustCompile(`(?i)\b(shal[l]|hithert[o]|hencefort[h]|forthwit[h]|albei[t]|whils[t]|amongs[t]|unt[o])\b`),
+		archaic, ""},
+	{regexp.MustCompile(`(?i)\b(stead o[f]|for want o[f]|thus fa[r]|to and fr[o]|as good as non[e])\b`), archaic, ""},
 }
+
+// archaic is why an old word or turn is banned: readers of other languages do not know it, and
+// there is a plain one ("of it", "by which", "must", "instead of", "for lack of").
+const archaic = "an archaic turn: say it in plain modern English"
 
 func TestNoFileContainsWhatIsNotOurs(t *testing.T) {
 	files(t, func(name string, text []byte, _ fs.FileMode) {

@@ -44,7 +44,7 @@ func TestHostStackKeepsOut(t *testing.T) {
 			b.exchange(x, y, 1<<20)
 			wantAnswers(t, b, x, hostAddress, c.answers || without)
 			if told := s.lines("level=WARN", "port=a", "tcx needs Linux 6.6") == 1; told != without {
-				t.Errorf("want it told %v that the host answers for want of tcx:\n%s",
+				t.Errorf("want it logged %v that the host answers because there is no tcx:\n%s",
 					without, s.logged("level=WARN"))
 			}
 			if n := s.lines("level=WARN", "port=a", "host="); n != c.warnings {
@@ -170,7 +170,7 @@ func TestKilledSwitchLeavesTheHostAlone(t *testing.T) {
 	b.built()
 	s := launch(t, b.sw, "a=packet:vA", "b=packet:vB", "c=tap:t0")
 	s.until("ready", func() bool { return s.out.String() == "ready\n" })
-	wantAnswers(t, b, x, hostAddress, !since(6, 6)) // for want of tcx
+	wantAnswers(t, b, x, hostAddress, !since(6, 6)) // no tcx before
 	s.Kill()
 	wantAnswers(t, b, x, hostAddress, true)
 	if _, err := b.sw.Link("t0"); err == nil {

@@ -54,8 +54,8 @@ func TestQueueingDisciplineWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestTrafficThroughAShaper: TCP goes on through a token bucket, and a burst that it has
-// no room for is lost as full, not for want of memory.
+// TestTrafficThroughAShaper: TCP works through a token bucket, and a burst that it has no room for
+// is counted as full, not as no_memory.
 func TestTrafficThroughAShaper(t *testing.T) {
 	b, x, y := pair(t, netns.Link{GSO: big}, netns.Link{GSO: big})
 	out, err := b.sw.Run(deadline(t, patience), "tc", "qdisc", "add", "dev", "vB", "root",

@@ -110,8 +110,8 @@ func TestSummaryBehindWhatAFileHolds(t *testing.T) {
 	}
 }
 
-// TestSummaryWhileItRuns: SIGUSR1 writes it each time anew, and the last is the one at
-// the end. Without a file to write it to, the switch says so and goes on.
+// TestSummaryWhileItRuns: each SIGUSR1 writes it again, and the last one is written at the end.
+// Without a file to write it to, the switch says so and goes on.
 func TestSummaryWhileItRuns(t *testing.T) {
 	b, x, _ := pair(t, netns.Link{}, netns.Link{})
 	b.built()

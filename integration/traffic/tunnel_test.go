@@ -154,8 +154,7 @@ func (s *sluice) hint(port, features, device string) string {
 	return strings.ReplaceAll(hint, "DEV", device)
 }
 
-// settled is how many super-packets of tunnels the ports have dropped, once none is under
-// way any more.
+// settled is how many super-packets of tunnels the ports have dropped, once none is in flight.
 func (s *sluice) settled() (n uint64) {
 	s.t.Helper()
 	drops := func() (n uint64) {

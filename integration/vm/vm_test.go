@@ -284,8 +284,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// What is missing is skipped with the reason on a laptop and fails where all is
-// required, but for kernels that nobody can bring back.
+// What is missing is skipped with the reason on a laptop and fails where all is required, except
+// for kernels that the archive dropped.
 func TestNeed(t *testing.T) {
 	for _, c := range []struct {
 		err        error

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// gsoSize is that of a sender behind an MTU of 1500.
+	// gsoSize is the MSS of a sender with an MTU of 1500.
 	gsoSize = 1400
 	// receiverMAC and its addresses are those that package vnettest sends to.
 	receiverMAC = "02:00:5e:10:00:02"
@@ -31,9 +31,9 @@ const (
 	// memoryWait bounds how long a write waits for memory: a frame of 512 KiB needs
 	// pages of 32 KiB.
 	memoryWait = 5 * time.Second
-	// markerWait is the wait for a marker before another one is sent.
+	// markerWait is how long to wait for a marker before another one is sent.
 	markerWait = 100 * time.Millisecond
-	// patience bounds what is about to happen.
+	// patience bounds every wait.
 	patience = 30 * time.Second
 	// wide is the greatest of all limits.
 	wide = vnet.MaxGSOMaxSize
@@ -143,7 +143,7 @@ func spec(form string, length int) vnettest.Spec {
 	return s
 }
 
-// try sends one frame and says what became of it.
+// try sends one frame and says what happened to it.
 func (w *way) try(form string, length int) string {
 	w.t.Helper()
 	s := spec(form, length)
@@ -180,9 +180,9 @@ func (w *way) try(form string, length int) string {
 // markerSeq is the sequence number of the first marker, above those of all frames.
 const markerSeq = 1 << 30
 
-// settle waits until all that was sent has arrived or is lost, and calls each for
-// what has arrived. It sends a marker, a small packet, and another one when that
-// gets lost: a new IPv6 address receives nothing at first.
+// settle waits until everything that was sent has arrived or is lost, and calls each for what has
+// arrived. It sends a marker, a small packet, and another one if that gets lost: a new IPv6 address
+// receives nothing at first.
 func (w *way) settle(v6 bool, each func(seq int, payload []byte)) {
 	w.t.Helper()
 	raw, skip := w.raw4, vnet.IPv4Len
@@ -223,9 +223,9 @@ func (w *way) settle(v6 bool, each func(seq int, payload []byte)) {
 	w.t.Fatal("no small packet arrives either")
 }
 
-// fates tries all frames on all ways. What one CPU sends through a veth arrives in
-// order (enqueue_to_backlog in net/core/dev.c has a queue per CPU), so that no marker
-// overtakes what it follows.
+// fates tries all frames on all ways. What one CPU sends through a veth arrives in order
+// (enqueue_to_backlog in net/core/dev.c has a queue per CPU), so no marker overtakes the frames
+// before it.
 func fates(t *testing.T) (all []Fate) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -249,18 +249,17 @@ func fates(t *testing.T) (all []Fate) {
 	return all
 }
 
-// expected is what becomes of all frames above 64 KiB: as it was measured on 6.1,
-// 6.12, 6.18 and 7.3; where it changed in between was read in the kernel's history
-// (see package probe). One fact is not the release's: takesPlain says whether the
-// receive side takes IPv6 without the jumbo option. From 7.0 on it must. Of 6.12,
-// 6.12.117 does, unlike earlier ones and 6.18.44.
+// expected is what happens to all frames above 64 KiB, as measured on 6.1, 6.12, 6.18 and 7.3. The
+// releases in which it changed come from the kernel's history (see package probe). One fact does
+// not follow from the release: takesPlain says whether the receive side takes IPv6 without the
+// jumbo option. From 7.0 on it must. Of 6.12, 6.12.117 does, unlike earlier ones and 6.18.44.
 func expected(kernel, way, form string, takesPlain bool) string {
 	since := func(major, minor int) bool { return release.Since(kernel, major, minor) }
 	switch {
 	case !since(6, 6): // alloc_skb_with_frags takes 17 pages
 		return TooLong
 	case way == Narrow && since(7, 0) && form == HBH:
-		return Lost // to the kernel an option like any other, which each segment keeps
+		return Lost // an ordinary option to the kernel, which each segment keeps
 	case way == Narrow:
 		return Cut
 	case form == IPv4, since(7, 0), takesPlain:
@@ -268,6 +267,6 @@ func expected(kernel, way, form string, takesPlain bool) string {
 	case form == HBH && way == Tap:
 		return Whole
 	}
-	// Of what is sent, ipv6_gso_segment has taken the option off, and left it plain.
+	// In what is sent, ipv6_gso_segment has removed the option and left the plain form.
 	return Lost
 }
