@@ -197,9 +197,9 @@ func (r *receiver) gets(from *tapped, v6 bool, n int) (longest int) {
 	return longest
 }
 
-// TestDoctorAgreesWithTheSwitch: the longest frames that `sluice doctor` tells of, in and
-// out, in each family, are those that a running switch carries from one host to another's
-// IP layer, in the form that it tells of; what is longer is cut.
+// TestDoctorAgreesWithTheSwitch: the longest frames that `sluice doctor` reports, in and out, in
+// each family, are those that a running switch carries from one host to another's IP layer, in the
+// reported form. Longer ones are cut.
 func TestDoctorAgreesWithTheSwitch(t *testing.T) {
 	if !since(6, 6) {
 		t.Skip("before Linux 6.6 there is nothing longer than 64 KiB")
@@ -269,7 +269,8 @@ func TestDoctorAgreesWithTheSwitch(t *testing.T) {
 	}
 }
 
-// TestDoctorForetellsLimits: what it says of netdevs is what ports on them then have.
+// TestDoctorForetellsLimits: the limits that it reports for netdevs are those that ports on them
+// then have.
 func TestDoctorForetellsLimits(t *testing.T) {
 	b := newBed(t)
 	x := b.cabled("a", netns.Link{GSO: 200_000, GSOIPv4: 100_000, GSOSegs: 500})
@@ -296,8 +297,8 @@ func TestDoctorForetellsLimits(t *testing.T) {
 	}
 }
 
-// TestDoctorTellsWhatIsWrong: each finding about a netdev comes with its reason and goes
-// with it, and what it says to type mends it.
+// TestDoctorTellsWhatIsWrong: each finding about a netdev comes and goes with its cause, and its
+// command fixes the cause.
 func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	b := newBed(t)
 	x := b.cabled("a", greatest)
@@ -319,7 +320,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		netdevs, id, mark, says string
 		needs                   string           // a file, or a release
-		cause, undo             func(testing.TB) // undo: where the finding tells no command
+		cause, undo             func(testing.TB) // undo: if the finding has no command
 	}{
 		{netdevs: "vA", id: "down", mark: "problem", cause: sh("ip link set vA down")},
 		{netdevs: "vA", id: "no_carrier", mark: "problem", says: "other end",
@@ -411,7 +412,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
-	// With nothing wrong nothing is told but that.
+	// If nothing is wrong, that is the only finding.
 	shell(t, b.sw, "ip link set vA nomaster; ip link set vA mtu 1500")
 	for _, f := range diagnose(t, b.sw, nil, "vA", "vB").Findings {
 		if f.Group == "netdevs" && (f.ID != "ready" || f.Mark != "ok") {
@@ -442,7 +443,7 @@ func TestDoctorTellsWhoHoldsANetdev(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutPrivilege tells what is lacking, and what it can all the same.
+// TestDoctorWithoutPrivilege: it reports what is missing, and what it can still find out.
 func TestDoctorWithoutPrivilege(t *testing.T) {
 	b, _, _ := pair(t, greatest, netns.Link{})
 	shell(t, b.sw, "ip link set vA down")
@@ -468,8 +469,8 @@ func TestDoctorWithoutPrivilege(t *testing.T) {
 	}
 }
 
-// TestDoctorForAPerson: the text fits a terminal, and has no colours where there is none;
-// usage errors are told as such.
+// TestDoctorForAPerson: the text fits a terminal, and has no colours without one; usage errors are
+// reported as such.
 func TestDoctorForAPerson(t *testing.T) {
 	b, _, _ := pair(t, netns.Link{}, netns.Link{MTU: 1400})
 	shell(t, b.sw, `for i in 1 2 3 4 5 6 7; do ip addr add 198.51.100.$i/24 dev vA; done

@@ -13,9 +13,9 @@ import (
 	"sluice/vnet"
 )
 
-// TestOneSwitchHoldsADevice: a second switch on it is refused, whatever it opens it as and
-// by whatever name, and told which process has it. It changes nothing, and the first goes
-// on. When that is killed the second can have it.
+// TestOneSwitchHoldsADevice: a second switch on it is refused, with any kind of port and by any
+// name, and its error names the process that has it. It changes nothing, and the first switch keeps
+// running. When that is killed, the second can have the device.
 func TestOneSwitchHoldsADevice(t *testing.T) {
 	const (
 		altname = "; ip link property add dev vX altname nickname"
@@ -80,7 +80,7 @@ func TestOneSwitchHoldsADevice(t *testing.T) {
 	}
 }
 
-// TestHoldOfAnotherUser: any user may be in the way, and is named.
+// TestHoldOfAnotherUser: a device may be held by any user, and the error names the user.
 func TestHoldOfAnotherUser(t *testing.T) {
 	const nobody = "65534"
 	b := newBed(t)
@@ -102,8 +102,8 @@ func TestHoldOfAnotherUser(t *testing.T) {
 	run(t, b.sw, "a=packet:vA")
 }
 
-// TestReadersAreNotHindered: who only looks at a port's netdev may, whether it came before
-// the switch or after it, and sees what a port does.
+// TestReadersAreNotHindered: a process may read from a port's netdev, whether it starts before or
+// after the switch, and sees what the port sees.
 func TestReadersAreNotHindered(t *testing.T) {
 	b, x, y := pair(t, netns.Link{}, netns.Link{})
 	b.built()
@@ -130,8 +130,8 @@ func TestReadersAreNotHindered(t *testing.T) {
 	}
 }
 
-// TestDeviceComesBackHeld: while another process has it the port is down, with one line
-// that says so, and up when that lets go.
+// TestDeviceComesBackHeld: while another process has the device the port is down, with one line in
+// the log, and it is up again when that process releases it.
 func TestDeviceComesBackHeld(t *testing.T) {
 	b := newBed(t)
 	x := b.cabled("a", netns.Link{})

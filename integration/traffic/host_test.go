@@ -9,13 +9,13 @@ import (
 	"sluice/integration/netns/netnstest"
 )
 
-// hostAddress is one that the switch's namespace has, on a netdev of its own: under
-// the weak host model it answers for it on every netdev.
+// hostAddress is an address of the switch's namespace, on a separate netdev: under the weak host
+// model the host answers for it on every netdev.
 const hostAddress = "10.0.0.77"
 
-// TestHostStackKeepsOut: with host=drop, the default, the namespace of the switch
-// does not answer for its addresses on a port's netdev, though the port gets the
-// frames; with host=keep it does, and where the netdev has an address or a master.
+// TestHostStackKeepsOut: with host=drop, the default, the switch's namespace does not answer for
+// its addresses on a port's netdev, although the port gets the frames. With host=keep it does, and
+// also if the netdev has an address or a master.
 func TestHostStackKeepsOut(t *testing.T) {
 	address := func(b *bed) { b.sw.Address("vA", "192.0.2.1/24") }
 	for _, c := range []struct {
@@ -51,14 +51,14 @@ func TestHostStackKeepsOut(t *testing.T) {
 				t.Errorf("%d warnings, want %d:\n%s", n, c.warnings, s.logged("level=WARN"))
 			}
 			s.stop()
-			// It all ends with the switch.
+			// All of it ends with the switch.
 			wantAnswers(t, b, x, hostAddress, true)
 		})
 	}
 }
 
-// wantAnswers fails the test unless an address answers pings as want says: both
-// the question who has it, and one to whoever is at the far end of the cable.
+// wantAnswers fails the test unless an address answers pings as want says: both the ARP request for
+// it and a ping to the host at the far end of the cable.
 func wantAnswers(t testing.TB, b *bed, h *host, address string, want bool) {
 	t.Helper()
 	mac := link(t, b.sw, "vA").HardwareAddr.String()
@@ -77,7 +77,7 @@ func wantAnswers(t testing.TB, b *bed, h *host, address string, want bool) {
 	}
 }
 
-// TestPortOfABridgeKeepsItsHost: a netdev with a master gives its frames to that.
+// TestPortOfABridgeKeepsItsHost: a netdev with a master still gives its frames to the master.
 func TestPortOfABridgeKeepsItsHost(t *testing.T) {
 	b, x, _ := pair(t, netns.Link{}, netns.Link{})
 	b.sw.Bridge("br0", "vA")
@@ -93,8 +93,8 @@ func TestPortOfABridgeKeepsItsHost(t *testing.T) {
 	}
 }
 
-// TestHostStackIsFollowed: a netdev that gets an address, a master, or a netdev on top
-// of it, while the switch runs has its host back, and loses it with them.
+// TestHostStackIsFollowed: if a netdev gets an address, a master, or a netdev on top of it while
+// the switch runs, the host gets its frames again, until these are removed.
 func TestHostStackIsFollowed(t *testing.T) {
 	// The host answers through the netdev that the question came from.
 	const route = "; ip route replace $PEER dev vA" // which goes with the last address
@@ -136,8 +136,8 @@ func TestHostStackIsFollowed(t *testing.T) {
 	}
 }
 
-// TestHideFailsLater: without the privilege to keep frames from the host, a port that
-// needed none at first comes back, with a warning, and without a storm of attempts.
+// TestHideFailsLater: a port that later needs the missing privilege to keep frames from the host
+// comes back, with a warning, and without a storm of attempts.
 func TestHideFailsLater(t *testing.T) {
 	if !since(6, 6) {
 		t.Skip("tcx came with Linux 6.6")
@@ -160,8 +160,8 @@ func TestHideFailsLater(t *testing.T) {
 	s.stop()
 }
 
-// TestKilledSwitchLeavesTheHostAlone: what keeps frames from the host's stack, and
-// taps, go with the process, however it ends.
+// TestKilledSwitchLeavesTheHostAlone: the program that keeps frames from the host's stack, and
+// taps, end with the process, however it ends.
 func TestKilledSwitchLeavesTheHostAlone(t *testing.T) {
 	b, x, _ := pair(t, netns.Link{}, netns.Link{})
 	b.Veth(b.sw, "other", b.sw, "end", netns.Link{})

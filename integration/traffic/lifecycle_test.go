@@ -19,18 +19,18 @@ import (
 const addMacvtap = "ip link add link vX name mX type macvtap mode passthru; " +
 	"ip link set mX promisc on; "
 
-// TestDevicesComeAndGo: a device is set down, moved away, and deleted, and each time
-// comes back, while TCP runs between two other ports. Its port follows, with one line
-// in the log each time; the others notice nothing; nothing is left behind.
+// TestDevicesComeAndGo: a device is set down, moved away, and deleted, and each time comes back,
+// while TCP runs between two other ports. Its port follows, with one line in the log each time; the
+// other ports are not affected; nothing is left behind.
 func TestDevicesComeAndGo(t *testing.T) {
 	const veth = "ip link add vX type veth peer name eth0 netns $FAR; " +
 		"ip -n $FAR link set eth0 up; "
 	for _, c := range []struct {
 		kind  string
 		port  string
-		make  string // makes what the switch does not, before it starts
-		dev   string // what things happen to
-		again string // makes dev again, when it was deleted and Sluice does not
+		make  string // makes, before the start, what the switch does not make
+		dev   string // the device under test
+		again string // makes dev again after a deletion, if Sluice does not
 		far   bool   // its frames come out at eth0 of the far namespace; else at dev itself
 	}{
 		{kind: "veth", port: "packet:vX,queues=2", dev: "vX", far: true,
@@ -146,8 +146,8 @@ func TestDevicesComeAndGo(t *testing.T) {
 	}
 }
 
-// background moves TCP between two hosts, and sends frames to all ports, until the
-// result is called, which then waits for the last transfer. None may break.
+// background moves TCP between two hosts, and sends frames to all ports, until the result is
+// called, which then waits for the last transfer. No transfer may fail.
 func background(t testing.TB, b *bed, x, y *host) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	broadcast := tapInto(t, x.Namespace, "eth0")
@@ -186,8 +186,8 @@ func background(t testing.TB, b *bed, x, y *host) (stop func()) {
 	}
 }
 
-// notBusy fails the test if the switch, which has nothing to do, is busy: a loop
-// would use all of the time.
+// notBusy fails the test if the idle switch uses the CPU: an endless loop would use all of the
+// time.
 func notBusy(t testing.TB, s *sluice, when string) {
 	t.Helper()
 	const span = 400 * time.Millisecond
@@ -198,8 +198,8 @@ func notBusy(t testing.TB, s *sluice, when string) {
 	}
 }
 
-// TestMovedTapIsLeftAlone: what a tap receives in a namespace that it was moved to is
-// not for the switch, whose port is down.
+// TestMovedTapIsLeftAlone: frames that a tap receives in a namespace that it was moved to are not
+// for the switch, and the port is down.
 func TestMovedTapIsLeftAlone(t *testing.T) {
 	b := newBed(t)
 	x := b.cabled("a", netns.Link{})
@@ -240,8 +240,8 @@ func TestMovedTapIsLeftAlone(t *testing.T) {
 	s.says(1, "port=x", "the device is gone")
 }
 
-// TestNamesakeOfATap: another tap that gets the name, while the first one is elsewhere,
-// takes its place.
+// TestNamesakeOfATap: another tap that gets the name while the first one is elsewhere takes its
+// place.
 func TestNamesakeOfATap(t *testing.T) {
 	b := newBed(t)
 	x := b.cabled("a", netns.Link{})
@@ -259,8 +259,9 @@ func TestNamesakeOfATap(t *testing.T) {
 	s.says(2, "port=x", "port is up")
 }
 
-// TestNamesakeThatIsNoTap: it takes the name of a tap that Sluice made and somebody moved
-// away, but not its place; the tap lives on, and is under the port again when it is back.
+// TestNamesakeThatIsNoTap: a netdev that takes the name of a tap, which Sluice made and which was
+// moved away, does not take its place. The tap lives on, and the port uses it again when it is
+// back.
 func TestNamesakeThatIsNoTap(t *testing.T) {
 	b := newBed(t)
 	b.cabled("a", netns.Link{})
@@ -280,8 +281,8 @@ func TestNamesakeThatIsNoTap(t *testing.T) {
 	s.says(2, "port=x", "port is up")
 }
 
-// TestOwnDevicesAreRemovedAlsoAfterAMove: what Sluice made and somebody moved away
-// and back is still its own.
+// TestOwnDevicesAreRemovedAlsoAfterAMove: a device that Sluice made still belongs to it after a
+// move away and back.
 func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {
 	b := newBed(t)
 	b.cabled("a", netns.Link{})
@@ -303,8 +304,8 @@ func TestOwnDevicesAreRemovedAlsoAfterAMove(t *testing.T) {
 	}
 }
 
-// TestDeviceReplacedAtOnce: a device that is deleted and made again before anybody
-// looks is still another one.
+// TestDeviceReplacedAtOnce: a device that is deleted and made again between two looks is recognised
+// as a new one.
 func TestDeviceReplacedAtOnce(t *testing.T) {
 	b := newBed(t)
 	x := b.cabled("a", netns.Link{})
@@ -331,8 +332,8 @@ func TestDeviceReplacedAtOnce(t *testing.T) {
 	s.stop()
 }
 
-// TestWrongDeviceIsToldOnce: what comes back in the place of a deleted device may not
-// be what the port wants. It says so, once, and takes the right one when that comes.
+// TestWrongDeviceIsToldOnce: the device that replaces a deleted one may not be what the port needs.
+// The log says so once, and the port takes the right one when it comes.
 func TestWrongDeviceIsToldOnce(t *testing.T) {
 	b := newBed(t)
 	b.built()
@@ -351,15 +352,14 @@ func TestWrongDeviceIsToldOnce(t *testing.T) {
 	s.says(2, "port=x", "port is up")
 }
 
-// TestPortFollowsTheCarrier: a netdev that is up and whose other end is not there has no
-// carrier. The port is down meanwhile, with one line in the log, and the others notice
-// nothing.
+// TestPortFollowsTheCarrier: a netdev that is up but has no other end has no carrier. Its port is
+// then down, with one line in the log, and the other ports are not affected.
 func TestPortFollowsTheCarrier(t *testing.T) {
 	const veth = "ip link add vX type veth peer name eth0 netns $FAR; ip link set vX up; "
 	for _, c := range []struct{ port, make, come, leave string }{
 		{"packet:vX", veth, "ip -n $FAR link set eth0 up", "ip -n $FAR link set eth0 down"},
 		{"macvtap:mX,lower=vX", veth, "ip -n $FAR link set eth0 up", "ip -n $FAR link set eth0 down"},
-		// It stays when nobody has it open, as a virtual machine's that has ended.
+		// It stays when no process has it open, like the tap of a virtual machine that ended.
 		{"packet:tX", "ip tuntap add dev tX mode tap vnet_hdr; ip link set tX up", "", ""},
 	} {
 		t.Run(c.port, func(t *testing.T) {
@@ -423,9 +423,9 @@ func TestMacvtapGoesWithItsLower(t *testing.T) {
 	}
 }
 
-// TestDeletedNamespaceGoes: `ip netns del` of the namespace that a tap lives in
-// really ends it, although the switch has it open, and the port is down. Made again, the
-// port is up with the tap, which Sluice makes again if it had made it.
+// TestDeletedNamespaceGoes: `ip netns del` of a tap's namespace really ends it, although the switch
+// has it open, and the port is down. When the namespace is made again, the port is up with the tap.
+// Sluice makes the tap again if it had made it before.
 func TestDeletedNamespaceGoes(t *testing.T) {
 	const tap = "ip tuntap add dev t0 mode tap vnet_hdr; ip link set t0 up"
 	for _, c := range []struct{ name, make, keys string }{
@@ -498,8 +498,8 @@ func TestDeletedNamespaceGoes(t *testing.T) {
 	}
 }
 
-// ipNetns runs `ip netns` where its mounts are everybody's: a namespace's commands
-// have mounts of their own.
+// ipNetns runs `ip netns` where all processes see its mounts: a namespace's commands have their own
+// mounts.
 func ipNetns(t testing.TB, args ...string) {
 	t.Helper()
 	out, err := exec.Command("ip", append([]string{"netns"}, args...)...).CombinedOutput()

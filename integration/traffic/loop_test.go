@@ -9,7 +9,7 @@ import (
 	"sluice/vnet"
 )
 
-// looped is a switch with ports a and b that a bridge behind them makes a loop of, and
+// looped is a switch whose ports a and b are joined to a loop by a bridge behind them, and
 // bystanders: hosts c and d.
 type looped struct {
 	*bed
@@ -32,14 +32,14 @@ func newLooped(t testing.TB) *looped {
 	return l
 }
 
-// numbered is a marker that differs from others.
+// numbered is a marker with its own number.
 func numbered(n uint32) vnet.Frame {
 	return vnet.Frame{Head: binary.BigEndian.AppendUint32(marker(), n)}
 }
 
-// TestLoopIsBrokenAndTold: frames that circulate are stopped, whether they come from a
-// bystander or from behind the loop; the loop is told of as long as it lasts; and traffic
-// between bystanders is whole.
+// TestLoopIsBrokenAndTold: circulating frames are stopped, whether they come from a bystander or
+// from behind the loop; the loop is logged as long as it lasts; and traffic between bystanders
+// loses nothing.
 func TestLoopIsBrokenAndTold(t *testing.T) {
 	l := newLooped(t)
 	s := run(t, l.sw, l.ports...)
@@ -68,8 +68,8 @@ func TestLoopIsBrokenAndTold(t *testing.T) {
 		send()
 	}
 	l.exchange(l.c, l.d, 16<<20)
-	// Each comes in twice, at once or from the bridge, and less than ten times again. What
-	// the hosts say by themselves is little.
+	// Each comes in twice, at once or from the bridge, and less than ten times again. The hosts
+	// themselves send little.
 	if grown := in() - before; grown < 2*frames || grown > 50*frames {
 		t.Errorf("of %d frames into the loop, %d came in at its ports", 2*frames, grown)
 	}
@@ -88,8 +88,8 @@ func TestLoopIsBrokenAndTold(t *testing.T) {
 	}
 }
 
-// BenchmarkBystander is what a loop costs those who are not in it: their throughput with
-// and without one, in turn. SLUICE_BINARY names another switch to compare with.
+// BenchmarkBystander measures what a loop costs hosts outside it: their throughput with and without
+// one, in turn. SLUICE_BINARY names another switch to compare with.
 func BenchmarkBystander(b *testing.B) {
 	l := newLooped(b)
 	run(b, l.sw, l.ports...)

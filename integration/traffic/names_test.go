@@ -10,8 +10,8 @@ import (
 	"sluice/vnet"
 )
 
-// TestAltnames: a port's device may be an altname, however long. The log and the summary
-// have the netdev's own name too, and the port follows it as any other.
+// TestAltnames: a port's device may be an altname of any length. The log and the summary also have
+// the netdev's own name, and the port follows it like any other.
 func TestAltnames(t *testing.T) {
 	const (
 		long = "a-name-that-no-netdev-itself-could-have"
@@ -52,7 +52,7 @@ func TestAltnames(t *testing.T) {
 			s.says(1, both, "port is down", "ip link set "+c.netdev+" up")
 			must(t, b.sw, "ip", "link", "set", c.netdev, "up")
 			s.says(2, both, "port is up")
-			// Its altname is a way to find it, and no more.
+			// Its altname is only a way to find it.
 			must(t, b.sw, "ip", "link", "property", "del", "dev", c.netdev, "altname", c.name)
 			must(t, b.sw, "ip", "link", "set", c.netdev, "down")
 			s.says(2, both, "port is down")
@@ -81,8 +81,8 @@ func rename(old, now string) string {
 	return s
 }
 
-// TestRenamedUnderTraffic: a port stays with its netdev, whatever that is called, also
-// when another netdev gets the name; at the end what was changed on it is put back.
+// TestRenamedUnderTraffic: a port stays with its netdev under any name, even when another netdev
+// gets the old one. At the end its changed settings are restored.
 func TestRenamedUnderTraffic(t *testing.T) {
 	b, x, y := pair(t, netns.Link{}, netns.Link{})
 	b.built()
@@ -113,8 +113,8 @@ func TestRenamedUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestRenamedDevices: each kind of port stays with its netdev, and when that is deleted
-// takes the one that then has the name. What Sluice made it removes, by whatever name.
+// TestRenamedDevices: each kind of port stays with its netdev, and when that is deleted takes the
+// one that then has the name. Sluice removes what it made, under any name.
 func TestRenamedDevices(t *testing.T) {
 	const veth = "ip link add vX type veth peer name far; ip link set far up; ip link set vX up"
 	for _, c := range []struct{ make, port, old, now string }{
@@ -180,8 +180,8 @@ func TestRenamedDevices(t *testing.T) {
 	}
 }
 
-// TestMakingAgainFails: what Sluice made and cannot make again is told once, and made when
-// it can be.
+// TestMakingAgainFails: a device that Sluice made and cannot make again is reported once, and made
+// as soon as possible.
 func TestMakingAgainFails(t *testing.T) {
 	const veth = "ip link add vX mtu 9000 type veth peer name far; ip link set far up; ip link set vX up"
 	for _, c := range []struct{ spoil, says, mend string }{

@@ -14,8 +14,8 @@ import (
 	"sluice/integration/netns/netnstest"
 )
 
-// TestHangUpEndsIt: a terminal that is closed is no reason to leave anything behind.
-// Under nohup it is no reason to end.
+// TestHangUpEndsIt: when its terminal is closed, the switch ends and leaves nothing behind. Under
+// nohup it keeps running.
 func TestHangUpEndsIt(t *testing.T) {
 	b := newBed(t)
 	b.cabled("a", netns.Link{})
@@ -48,8 +48,7 @@ func TestHangUpEndsIt(t *testing.T) {
 	s.stop()
 }
 
-// TestNobodyReadsTheSummary: a FIFO that is full keeps the switch neither from its work
-// nor from its end.
+// TestNobodyReadsTheSummary: a full FIFO does not stop the switch from working or from ending.
 func TestNobodyReadsTheSummary(t *testing.T) {
 	b := newBed(t)
 	b.cabled("a", netns.Link{})
@@ -84,7 +83,7 @@ func TestNobodyReadsTheSummary(t *testing.T) {
 	}
 }
 
-// TestFailedStartWritesNoSummary, and leaves one that was there as it was.
+// TestFailedStartWritesNoSummary: an existing one is left as it was.
 func TestFailedStartWritesNoSummary(t *testing.T) {
 	b := newBed(t)
 	b.built()

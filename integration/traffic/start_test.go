@@ -25,8 +25,7 @@ import (
 	"sluice/vnet"
 )
 
-// TestReadyIsPrintedOnce, and both signals end the switch with 0 and a summary of
-// what it was.
+// TestReadyIsPrintedOnce, and both signals end the switch with 0 and a summary.
 func TestReadyIsPrintedOnce(t *testing.T) {
 	b := newBed(t)
 	b.cabled("a", netns.Link{})
@@ -78,8 +77,8 @@ func TestSummaryOnStandardOutput(t *testing.T) {
 	}
 }
 
-// TestSummaryBehindWhatAFileHolds: standard output that is a file is not Sluice's to
-// empty, nor what others have written there.
+// TestSummaryBehindWhatAFileHolds: if standard output is a file, Sluice does not truncate it or
+// overwrite what others wrote there.
 func TestSummaryBehindWhatAFileHolds(t *testing.T) {
 	b := newBed(t)
 	b.built()
@@ -155,8 +154,8 @@ func TestSummaryWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestSummaryToAFIFO that nobody reads yet keeps the switch neither from its work nor
-// from its end.
+// TestSummaryToAFIFO: one that nobody reads yet does not stop the switch from working or from
+// ending.
 func TestSummaryToAFIFO(t *testing.T) {
 	b := newBed(t)
 	b.built()
@@ -182,8 +181,8 @@ func TestSummaryToAFIFO(t *testing.T) {
 	}
 }
 
-// TestReaderOfTheOutputGoes: that nobody reads what it prints is no reason to end, nor
-// to leave what it made behind.
+// TestReaderOfTheOutputGoes: when nobody reads its output, the switch keeps running, and still
+// removes at the end what it made.
 func TestReaderOfTheOutputGoes(t *testing.T) {
 	b := newBed(t)
 	b.cabled("a", netns.Link{})
@@ -209,8 +208,7 @@ func TestReaderOfTheOutputGoes(t *testing.T) {
 	}
 }
 
-// TestUsage: a command line that makes no sense is exit code 2 and a message that
-// says what would.
+// TestUsage: a wrong command line gives exit code 2 and a message that says what would be right.
 func TestUsage(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -341,8 +339,8 @@ func shell(t testing.TB, ns *netns.Namespace, command string) string {
 	return string(out)
 }
 
-// TestErrorsAtAttachTellTheRemedy: for each way in which a device is not as it
-// should be, the error says what differs, and what it says to type mends it.
+// TestErrorsAtAttachTellTheRemedy: whatever is wrong with a device, the error says what differs,
+// and the command in it fixes the problem.
 func TestErrorsAtAttachTellTheRemedy(t *testing.T) {
 	const (
 		veth = "ip link add t0 type veth peer name t1"
@@ -409,7 +407,7 @@ func TestErrorsAtAttachTellTheRemedy(t *testing.T) {
 	}
 }
 
-// TestErrorInANamespaceSaysWhereToType what mends it.
+// TestErrorInANamespaceSaysWhereToType: the error says in which namespace to run the command.
 func TestErrorInANamespaceSaysWhereToType(t *testing.T) {
 	b := newBed(t)
 	y := b.host("a")
@@ -424,8 +422,8 @@ func TestErrorInANamespaceSaysWhereToType(t *testing.T) {
 	run(t, b.sw, port)
 }
 
-// TestBusyDeviceNamesItsHolder: where that is no switch, the command that the error tells
-// finds the process, and when that is gone the device can be had.
+// TestBusyDeviceNamesItsHolder: if the holder is not a switch, the command in the error finds the
+// process. When that is gone, the device is available.
 func TestBusyDeviceNamesItsHolder(t *testing.T) {
 	tap := func(queues int) func() ([]*tunio.Queue, error) {
 		return func() ([]*tunio.Queue, error) {
@@ -480,8 +478,8 @@ func TestBusyDeviceNamesItsHolder(t *testing.T) {
 	}
 }
 
-// TestNoPermissionNamesTheCapability: as a user without privilege, each kind names
-// what it lacks; given what the errors name, one after the other, it works.
+// TestNoPermissionNamesTheCapability: for a user without privileges, each kind's error names what
+// is missing. With the named capabilities, added one by one, it works.
 func TestNoPermissionNamesTheCapability(t *testing.T) {
 	const nobody = "65534"
 	// A /dev/net/tun of its own, that root alone may open: `ip netns exec` has made a
@@ -546,8 +544,7 @@ func TestNoPermissionNamesTheCapability(t *testing.T) {
 	}
 }
 
-// everybodys is a copy of the binary that everybody may run, in a folder that
-// everybody may write to.
+// everybodys is a copy of the binary that any user may run, in a folder that any user may write to.
 func everybodys(t testing.TB, binary string) string {
 	t.Helper()
 	text, err := os.ReadFile(binary)
