@@ -147,6 +147,20 @@ func (f *runFlags) load(stdin io.Reader) (config.Switch, error) {
 	return want, nil
 }
 
+// reload is load while the switch runs. It reads regular files alone: the open of a FIFO
+// waits for a writer, and what has a number under /dev/fd may by now be another descriptor.
+func (f *runFlags) reload() (config.Switch, error) {
+	info, err := os.Stat(f.file)
+	if err != nil {
+		return config.Switch{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return config.Switch{}, fmt.Errorf("%s is no regular file, and is read at the start alone: "+
+			"`sluice config show` prints the configuration for one that is", f.file)
+	}
+	return f.load(nil)
+}
+
 func runSwitch(c *cobra.Command, f runFlags) error {
 	want, err := f.load(c.InOrStdin())
 	if err != nil {
@@ -188,7 +202,7 @@ func runSwitch(c *cobra.Command, f runFlags) error {
 	var tasks sync.WaitGroup
 	server := &control.Server{Switch: k, Version: version(), Log: log}
 	if f.file != "" && f.file != "-" {
-		server.Load = func() (config.Switch, error) { return f.load(nil) }
+		server.Load = f.reload
 		tasks.Go(func() { reloads(ctx, server, told, log) })
 	} else {
 		ctx, cancel = hangup(ctx)

@@ -270,6 +270,14 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refuses(1, "reload", "no such file")
+	if err := unix.Mkfifo(name, 0o600); err != nil { // whoever opens it to read waits for a writer
+		t.Fatal(err)
+	}
+	s.refuses(1, "reload", name+" is no regular file, and is read at the start alone")
+	hup()
+	wait(t, "the log to tell of the FIFO", func() bool {
+		return strings.Contains(s.Stderr(), "SIGHUP changes nothing: "+name+" is no regular file")
+	})
 	steer(t, b.sw, "-p", "c=tap:tC").refuses(1, "reload", "the switch was not started from a file; start it with `sluice run -c FILE`")
 }
 
@@ -459,6 +467,11 @@ func TestWrongCommands(t *testing.T) {
 		{1, "show x", "there is no port \"x\": `sluice show` lists the ports"},
 		{1, "stats x", `there is no port "x"`},
 		{2, "stats --watch=0", "want 0.1 to 3600 seconds"},
+		{2, "stats --watch=x", "sluice: invalid argument \"x\" for \"--watch\" flag: want a number; `sluice stats --help`"},
+		{2, "stats --json=x", "flag: want true or false;"},
+		{2, "fdb show --vlan -1", "flag: want a whole number, 0 or greater;"},
+		{2, "fdb flush --vlan 99999", "flag: it is out of range;"},
+		{2, "bench --rounds x", "flag: want a whole number;"},
 		{1, "fdb show --port x", `there is no port "x"`},
 		{2, "fdb add 1 a", "is not the MAC address of a host"},
 		{1, "fdb add 52:54:00:00:00:0a x", `there is no port "x"`},
