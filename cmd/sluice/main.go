@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -46,6 +47,22 @@ func Main(args []string) int {
 	return exitFailed
 }
 
+// flagFault is an error about a flag without what strconv says, which is for programmers.
+func flagFault(err error) string {
+	var number *strconv.NumError
+	if !errors.As(err, &number) {
+		return err.Error()
+	}
+	want := map[string]string{
+		"ParseBool": "want true or false", "ParseFloat": "want a number",
+		"ParseInt": "want a whole number", "ParseUint": "want a whole number, 0 or greater",
+	}[number.Func]
+	if errors.Is(number, strconv.ErrRange) {
+		want = "it is out of range"
+	}
+	return strings.Replace(err.Error(), number.Error(), want, 1)
+}
+
 // columns are those of the terminals that help is written for.
 const columns = 80
 
@@ -63,7 +80,7 @@ func newRoot(args []string) *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())}
+		return usageError{fmt.Errorf("%s; `%s --help` lists the flags", flagFault(err), c.CommandPath())}
 	})
 	root.AddCommand(newRunCommand(), newConfigCommand(), newPortCommand(), newShowCommand(), newStatsCommand(),
 		newFDBCommand(), newEventsCommand(), newReloadCommand(), newBenchCommand(), newDoctorCommand())
